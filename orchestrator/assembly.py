@@ -1,0 +1,174 @@
+"""Wires the parts of an orchestrator together, once the heavy packages are there."""
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from secrets import choice
+from typing import Any
+
+import anyio
+
+from orchestrator.cards import AgentCard, Cards
+from orchestrator.config import Settings
+from orchestrator.errors import ConfigurationError
+from orchestrator.events import Limits
+from orchestrator.lifetimes import Models, Servers
+from orchestrator.options import Options
+from orchestrator.runtime.delegation import agent_server
+from orchestrator.runtime.journal import SqliteJournal
+from orchestrator.runtime.journal.sqlite import LEASE_SECONDS
+from orchestrator.runtime.runner import Launch, Runner
+from orchestrator.runtime.sittings import Seat, Sittings
+from orchestrator.runtime.team import Team
+from orchestrator.tools.servers import Server, broken_server, http_server, local_server, stdio_server
+from orchestrator.tools.toolset import AGENTS, Toolset
+from orchestrator.tracing.setup import make_tracer
+
+logger = logging.getLogger(__name__)
+
+JOURNAL_FILE = "journal.sqlite"
+_ID_LETTERS = "23456789abcdefghjkmnpqrstvwxyz"
+HEARTBEATS_A_LEASE = 3
+
+
+class Parts:
+    """An orchestrator's inside."""
+
+    def __init__(self, options: Options, settings: Settings, team: Team, servers: Servers, models: Models) -> None:
+        self.team = team
+        self._options = options
+        self._settings = settings
+        self._servers = servers
+        self._models = models
+        self._checked: set[str] = set()
+        self._told: set[str] = set()
+
+    async def launch(self, task: str, agent: str, limits: Limits | None) -> tuple[AgentCard, Launch]:
+        """Makes a task ready to run; `limits` go before the card's, and those before the configuration's.
+
+        Raises:
+            ConfigurationError: there is no such agent, or it cannot run.
+        """
+        if not task.strip():
+            raise ConfigurationError("the task is empty; say what is to be done")
+        card = self.team.cards.get(agent)
+        await self.check(agent)
+        chosen = effective(limits, card.limits, self._settings.limits)
+        if chosen.cost is not None:
+            self._priced(card)
+        return card, Launch(run=new_run_id(), task=task, limits=chosen, settings=self._options.record())
+
+    def _priced(self, card: AgentCard) -> None:
+        """A limit on cost means nothing where a price is unknown, so such a run does not start."""
+        unknown = {each.name for each in map(self._models.of, self.team.cards.reachable(card.name)) if not each.prices}
+        if unknown:
+            raise ConfigurationError(
+                *(
+                    f"a limit on cost needs a price, and that of model {name!r} is not known: set `prices` in its "
+                    f"[models.X] table (US dollars for a million tokens) or leave the limit out"
+                    for name in sorted(unknown)
+                )
+            )
+
+    async def check(self, agent: str) -> None:
+        """Waits for the servers that `agent` may need and checks all names that its cards use.
+
+        Raises:
+            ConfigurationError: a card is wrong, a model is missing, or a required server is down.
+        """
+        if agent in self._checked:
+            return
+        cards = self.team.cards.reachable(agent)
+        for card in cards:
+            self._models.of(card)
+        names = self._servers.needed(self.team.cards, agent)
+        await self.team.toolset.ready(names)
+        down = {name: server.problem for name in names if not (server := self.team.toolset.servers[name]).up}
+        if required := self._servers.required(down):
+            problems = [f"server `{name}` is required and not available: {down[name]}" for name in required]
+            raise ConfigurationError(*problems)
+        self._tell(down)
+        findings = self.team.cards.validate(self._known(names), self.team.bundled, only=agent)
+        if findings.errors:
+            raise ConfigurationError(*(problem for error in findings.errors.values() for problem in error.problems))
+        for warning in findings.warnings:
+            logger.warning("%s", warning)
+        self._checked.add(agent)
+
+    def _tell(self, down: Mapping[str, str]) -> None:
+        for name, problem in down.items():
+            if name not in self._told:
+                self._told.add(name)
+                logger.warning("server `%s` is not available, going on without it: %s", name, problem)
+
+    def _known(self, names: list[str]) -> dict[str, list[str] | None]:
+        """Tool names by server; None for those that are down or were not asked."""
+        servers = self.team.toolset.servers
+        known: dict[str, list[str] | None] = {name: None for name in servers if name != AGENTS}
+        for name in names:
+            if servers[name].up:
+                known[name] = [tool.name for tool in servers[name].tools]
+        return known
+
+
+@asynccontextmanager
+async def assemble(
+    options: Options, settings: Settings, servers: Servers, cards: Cards, models: Models
+) -> AsyncGenerator[tuple[Parts, Sittings]]:
+    """Opens everything that runs need and closes it again: servers first, then journal and tracer."""
+    async with AsyncExitStack() as stack:
+        tracer, journal = options.tracer, options.journal
+        if tracer is None:
+            tracer = make_tracer(options.store(), os.environ, service_per_agent=settings.telemetry.service_per_agent)
+            stack.push_async_callback(tracer.aclose)
+        if journal is None:
+            journal = SqliteJournal(options.store() / JOURNAL_FILE)
+            stack.push_async_callback(journal.aclose)
+        stack.push_async_callback(models.close)
+        runners: list[Runner] = []  # the agents' server is part of the toolset that its own runner needs
+        agents = agent_server(list(cards.cards.values()), lambda card, task, caller: runners[0].child(card, task, caller))
+        local = [local_server(name, server) for name, server in {AGENTS: agents, **options.servers}.items()]
+        configured = [_server(name, servers) for name in servers.settings if name not in options.servers]
+        toolset = await stack.enter_async_context(Toolset([*local, *configured]).running())
+        team = Team(cards, servers.settings, toolset)
+        runners.append(Runner(team, models.of, settings.limits.steps))
+        sittings = Sittings(
+            Seat(
+                journal=journal,
+                tracer=tracer,
+                runner=runners[0],
+                parallel=settings.tools.parallel,
+                tool_timeout=settings.tools.timeout,
+            )
+        )
+        beats = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(beats.cancel_scope.cancel)
+        beats.start_soon(sittings.beat, LEASE_SECONDS / HEARTBEATS_A_LEASE)
+        yield Parts(options, settings, team, servers, models), sittings
+
+
+def _server(name: str, servers: Servers) -> Server:
+    """A configured server, not started but for a process that was started early."""
+    if name in servers.problems:
+        return broken_server(name, servers.problems[name])
+    configured = servers.settings[name]
+    if configured.transport == "stdio":
+        return stdio_server(name, lambda: servers.process(name), start_timeout=configured.start_timeout)
+    return http_server(name, lambda: servers.expanded(name), start_timeout=configured.start_timeout)
+
+
+def effective(*limits: Limits | None) -> Limits:
+    """The first of several limits that says anything of each kind: flags, then the card, then the configuration."""
+    given = [each for each in limits if each is not None]
+
+    def first(kind: str) -> Any:
+        return next((value for each in given if (value := getattr(each, kind)) is not None), None)
+
+    return Limits(**{kind: first(kind) for kind in Limits.model_fields})
+
+
+def new_run_id() -> str:
+    """`20261129-224512-k3f9wq`: sorts by time, can be said aloud, and is safe in file names and URLs."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{''.join(choice(_ID_LETTERS) for _ in range(6))}"

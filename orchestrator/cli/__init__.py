@@ -1,0 +1,15 @@
+"""The command `orchestrator`. This module is on the start path of everything, so it imports nothing heavy."""
+
+import sys
+from collections.abc import Sequence
+
+from orchestrator.cli.parser import parse
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code: see `orchestrator --help`."""
+    arguments = parse(sys.argv[1:] if argv is None else argv)
+    # Only the command that was asked for is imported: `--help` needs none of them.
+    from orchestrator.cli.commands import perform  # noqa: PLC0415
+
+    return perform(arguments)

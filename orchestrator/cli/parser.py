@@ -1,0 +1,109 @@
+"""The command line: flags and their meaning. Others script against it, so it only grows."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+DESCRIPTION = "Agents over the MCP servers you have: firm limits, durable runs, one trace."
+EPILOG = """exit codes:
+  0 answered   1 failed   2 wrong usage or configuration   3 stopped by a limit, partial result printed
+  4 parked, waiting for approval   130 interrupted
+
+model specs: openai:NAME, ollama:NAME, scripted:FILE, or a [models.X] name of orchestrator.toml
+"""
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parses a command line; on wrong usage prints to stderr and exits with 2."""
+    parser = argparse.ArgumentParser(
+        prog="orchestrator",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    common = _common()
+    for name, words, build in COMMANDS:
+        build(commands.add_parser(name, help=words, description=words, parents=[common]))
+    arguments = parser.parse_args(argv)
+    if arguments.command is None and not arguments.version:
+        parser.print_help()
+        parser.exit(2)
+    return arguments
+
+
+def _common() -> argparse.ArgumentParser:
+    """The flags that mean the same everywhere."""
+    common = argparse.ArgumentParser(add_help=False)
+    group = common.add_argument_group("where things are")
+    group.add_argument("--workspace", type=Path, metavar="DIR", help="the folder to work in (default: this one)")
+    group.add_argument("--config", type=Path, metavar="FILE", help="settings (default: orchestrator.toml there)")
+    group.add_argument(
+        "--mcp-config",
+        type=Path,
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="MCP servers (default: .mcp.json there); repeats",
+    )
+    group.add_argument("--agents", type=Path, metavar="DIR", help="agent cards (default: agents/ there)")
+    group.add_argument("--model", metavar="SPEC", help="the model of all agents (default: ORCHESTRATOR_MODEL)")
+    group.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else there")
+    return common
+
+
+def _watching(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--events", metavar="FILE", help="write one JSON object a line for each event; - is stdout")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("task", help="what to do, in plain words")
+    parser.add_argument("--agent", metavar="NAME", default="supervisor", help="who does it (default: supervisor)")
+    limits = parser.add_argument_group("limits")
+    limits.add_argument("--max-steps", type=_positive(int), metavar="N", help="model turns of the agent (12)")
+    limits.add_argument("--max-tokens", type=_positive(int), metavar="N", help="tokens of the whole tree (1000000)")
+    limits.add_argument("--max-cost", type=_positive(float), metavar="USD", help="cost of the whole tree (none)")
+    limits.add_argument("--timeout", type=_positive(float), metavar="SECONDS", help="time of the whole tree (1800)")
+    _watching(parser)
+
+
+def _tools(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command="tools")
+
+
+def _agents(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command="agents")
+
+
+def _runs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=["show"], help="show one run; without it, list the newest")
+    parser.add_argument("run_id", nargs="?", metavar="ID", help="a run's id, or `last`")
+
+
+def _resume(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_id", metavar="ID", help="a run's id, or `last`")
+    _watching(parser)
+
+
+COMMANDS: Sequence[tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = (
+    ("run", "Run a task.", _run),
+    ("tools", "List the tools of all servers under the names that models see.", _tools),
+    ("agents", "List the agents and what each may call.", _agents),
+    ("runs", "List runs, or show what one did.", _runs),
+    ("resume", "Go on with a run whose process ended.", _resume),
+)
+
+
+def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
+    def convert(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = -1
+        if not 0 < value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+        return value
+
+    return convert

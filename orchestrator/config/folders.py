@@ -1,0 +1,50 @@
+"""Where things lie: state, bundled cards and servers, and the files that are found without being named."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.config.servers import ServerSettings
+
+MCP_FILES = (".mcp.json", ".vscode/mcp.json", "mcp.json")
+SETTINGS_FILE = "orchestrator.toml"
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def home(environ: Mapping[str, str]) -> Path:
+    """The folder of all state: `ORCHESTRATOR_HOME`, else the platform's folder for a user's data. It may not exist."""
+    if chosen := environ.get("ORCHESTRATOR_HOME"):
+        return Path(chosen).expanduser().absolute()
+    from platformdirs import user_data_path  # noqa: PLC0415 - most starts name their own home or need none
+
+    return user_data_path("orchestrator", appauthor=False)
+
+
+def bundled_folder(kind: Literal["agents", "mcp_servers"]) -> Path:
+    """The folder of bundled cards or servers: inside an installed package, or beside it in a checkout."""
+    installed = _PACKAGE / "_bundled" / kind
+    return installed if installed.is_dir() else _PACKAGE.parent / kind
+
+
+def bundled_servers(folder: Path | None = None) -> dict[str, ServerSettings]:
+    """The bundled MCP servers by name: one self-contained Python file each."""
+    folder = folder or bundled_folder("mcp_servers")
+    return {
+        path.stem: ServerSettings(
+            name=path.stem, command=sys.executable, args=("-P", str(path)), bundled=True, file=path
+        )
+        for path in sorted(folder.glob("*.py"))
+        if not path.name.startswith("_")
+    }
+
+
+def find_mcp_configs(workspace: Path) -> list[Path]:
+    """The files of MCP servers that lie in a folder, in order of precedence."""
+    return [path for name in MCP_FILES if (path := workspace / name).is_file()]
+
+
+def find_mcp_config(workspace: Path) -> Path | None:
+    """The file of MCP servers that is used when none is named."""
+    return next(iter(find_mcp_configs(workspace)), None)

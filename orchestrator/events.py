@@ -1,0 +1,285 @@
+"""What happened: the journal's events, and the public events that are derived from them.
+
+`JournalEvent` is the closed union that a run is folded from; each has a version `v`, so that a later release can read
+what an earlier one wrote. `RunEvent` is what `Orchestrator.stream` yields. Times are seconds since the epoch.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from orchestrator.errors import UnknownEvent
+from orchestrator.messages import AssistantMessage, Cost, FinishReason, ToolCall, Usage
+
+StateName = Literal["PLANNING", "THINKING", "ACTING", "OBSERVING", "WAITING", "FINISHED", "FAILED"]
+Status = Literal["running", "finished", "stopped", "parked", "failed", "cancelled"]
+StopReason = Literal[
+    "answered",
+    "max_steps",
+    "max_tokens",
+    "max_cost",
+    "timeout",
+    "repeated_failure",
+    "consecutive_failures",
+    "unparseable_output",
+    "no_progress",
+    "approval",
+    "cancelled",
+    "error",
+]
+Effect = Literal["read", "idempotent", "write", "agent"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Event(_Model):
+    """What every event of the journal carries. `seq` counts from 1 within a run."""
+
+    v: Literal[1] = 1
+    seq: int
+    at: float
+    run: str
+    agent: str
+    turn: int = 0
+
+
+class Limits(_Model):
+    """Firm limits; None means no limit of that kind. `steps` is of one agent, the others of it and all below it."""
+
+    steps: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+    model_calls: int | None = None
+
+
+class RunStarted(Event):
+    """`system` and `tools` name bodies in the journal by hash; a resume uses those very bytes."""
+
+    type: Literal["run.started"] = "run.started"
+    task: str
+    parent: str | None = None
+    call: str | None = None
+    depth: int = 0
+    role: str | None = None
+    limits: Limits
+    model: str
+    trace_id: str
+    span_id: str
+    system: str
+    tools: str
+    max_output_tokens: int
+    settings: str | None = None
+
+
+class RunResumed(Event):
+    """A new process goes on; calls that were under way are in doubt until they are settled."""
+
+    type: Literal["run.resumed"] = "run.resumed"
+    fence: int
+
+
+class ModelIntent(Event):
+    """Written before the request is sent. Until it is settled, the reservation counts as spent."""
+
+    type: Literal["model.intent"] = "model.intent"
+    attempt: int
+    request: str
+    messages: int
+    closing: bool = False
+    reserved: int
+    reserved_cost: Cost = Cost()
+
+
+class ModelResult(Event):
+    type: Literal["model.result"] = "model.result"
+    message: AssistantMessage
+    finish: FinishReason
+    usage: Usage
+    cost: Cost
+    model: str = ""
+    estimated: bool = False
+
+
+class ModelFailed(Event):
+    """`retry_in` is in seconds; None means that it is not tried again."""
+
+    type: Literal["model.failed"] = "model.failed"
+    attempt: int
+    kind: str
+    error: str
+    retry_in: float | None = None
+
+
+class ToolIntent(Event):
+    """Written before a call is sent. `key` is the idempotency key that goes with it."""
+
+    type: Literal["tool.intent"] = "tool.intent"
+    call: str
+    tool: str
+    arguments: dict[str, Any]
+    effect: Effect
+    attempt: int = 1
+    key: str = ""
+
+
+class ToolResult(Event):
+    """The one answer to a call. `usage` and `cost` are a child run's, over its whole tree; `child` is its run id."""
+
+    type: Literal["tool.result"] = "tool.result"
+    call: str
+    tool: str
+    observation: str
+    is_error: bool = False
+    arguments: dict[str, Any] | None = None
+    sent: bool = True
+    seconds: float = 0.0
+    child: str | None = None
+    usage: Usage | None = None
+    cost: Cost | None = None
+
+
+class ToolInDoubt(Event):
+    """A call that may or may not have happened and must not be repeated; the model is told so."""
+
+    type: Literal["tool.in_doubt"] = "tool.in_doubt"
+    call: str
+    tool: str
+    observation: str
+
+
+class ToolRetried(Event):
+    """A call that is safe to repeat was under way when a process died, and is sent again with its first key."""
+
+    type: Literal["tool.retried"] = "tool.retried"
+    call: str
+    tool: str
+    attempt: int
+
+
+class LimitReached(Event):
+    type: Literal["limit.reached"] = "limit.reached"
+    limit: StopReason
+    detail: str
+    closing: bool
+
+
+class RunFinished(Event):
+    type: Literal["run.finished"] = "run.finished"
+    status: Literal["finished", "stopped"]
+    stop_reason: StopReason
+    answer: str
+
+
+class RunFailed(Event):
+    type: Literal["run.failed"] = "run.failed"
+    error: str
+    kind: str = "error"
+
+
+class RunCancelled(Event):
+    type: Literal["run.cancelled"] = "run.cancelled"
+    reason: str
+
+
+JournalEvent = (
+    RunStarted
+    | RunResumed
+    | ModelIntent
+    | ModelResult
+    | ModelFailed
+    | ToolIntent
+    | ToolResult
+    | ToolInDoubt
+    | ToolRetried
+    | LimitReached
+    | RunFinished
+    | RunFailed
+    | RunCancelled
+)
+
+_adapter: TypeAdapter[JournalEvent] = TypeAdapter(Annotated[JournalEvent, Field(discriminator="type")])
+
+
+def dump(event: JournalEvent) -> bytes:
+    """One journal line: JSON in UTF-8."""
+    return event.__pydantic_serializer__.to_json(event, exclude_defaults=False)
+
+
+def load(line: bytes | str) -> JournalEvent:
+    """Reads one journal line.
+
+    Raises:
+        UnknownEvent: its type or version is not of this release.
+    """
+    try:
+        return _adapter.validate_json(line)
+    except ValidationError as error:
+        raise UnknownEvent(
+            f"the journal holds an event that this version of orchestrator cannot read ({error.errors()[0]['msg']}): "
+            f"{bytes(line[:120], 'utf-8') if isinstance(line, str) else line[:120]!r}. Use the version that wrote it."
+        ) from error
+
+
+class RunEvent(_Model):
+    """What every public event carries. `step` is the agent's turn, `call` path is the run id's tail."""
+
+    run_id: str
+    agent: str
+    step: int
+    trace_id: str
+
+
+class TextDeltaEvent(RunEvent):
+    type: Literal["text_delta"] = "text_delta"
+    text: str
+
+
+class ToolCallEvent(RunEvent):
+    type: Literal["tool_call"] = "tool_call"
+    call: str
+    tool: str
+    arguments: dict[str, Any]
+
+
+class ToolResultEvent(RunEvent):
+    type: Literal["tool_result"] = "tool_result"
+    call: str
+    tool: str
+    observation: str
+    is_error: bool
+    seconds: float
+
+
+class UsageEvent(RunEvent):
+    type: Literal["usage"] = "usage"
+    usage: Usage
+    cost: Cost
+
+
+class StateEvent(RunEvent):
+    """A transition of the state machine; `at` is its time."""
+
+    type: Literal["state"] = "state"
+    state: StateName
+    previous: StateName | None
+    at: float
+
+
+class ErrorEvent(RunEvent):
+    type: Literal["error"] = "error"
+    error: str
+
+
+class FinalAnswerEvent(RunEvent):
+    type: Literal["final_answer"] = "final_answer"
+    answer: str
+    status: Status
+    stop_reason: StopReason
+
+
+PublicEvent = TextDeltaEvent | ToolCallEvent | ToolResultEvent | UsageEvent | StateEvent | ErrorEvent | FinalAnswerEvent
+
+__all__ = ["JournalEvent", "PublicEvent", "RunEvent", "ToolCall", "dump", "load"]

@@ -1,0 +1,105 @@
+"""What an orchestrator holds open while the MCP package is not imported yet: models, and the servers' processes."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from orchestrator.cards import AgentCard, Cards, model_specs
+from orchestrator.cards.reach import may_use
+from orchestrator.config import ServerSettings, Settings
+from orchestrator.errors import ConfigurationError
+from orchestrator.models.base import Model
+from orchestrator.models.resolve import read_models, resolve
+from orchestrator.tools.stdio import Process, spawn
+
+
+class Models:
+    """The models in use, each opened once."""
+
+    def __init__(self, chosen: str | Model | None, settings: Settings) -> None:
+        """`chosen` goes before what cards say."""
+        self._chosen = chosen
+        self._settings = settings
+        self._tables = read_models(settings.models)
+        self._open: dict[tuple[str | None, float | None], Model] = {}
+
+    def of(self, card: AgentCard) -> Model:
+        """The model of an agent. Raises `ConfigurationError` when there is none."""
+        if self._chosen is not None and not isinstance(self._chosen, str):
+            return self._chosen
+        spec = self._chosen
+        if spec is None:
+            specs, _ = model_specs(card, self._settings)
+            spec = specs[0] if specs else None
+        key = (spec, card.temperature)
+        if key not in self._open:
+            self._open[key] = resolve(spec, self._tables, os.environ, temperature=card.temperature)
+        return self._open[key]
+
+    async def close(self) -> None:
+        for model in self._open.values():
+            await model.aclose()
+
+
+class Servers:
+    """The configured servers, their values filled in, and the processes that were started before they were needed."""
+
+    def __init__(self, settings: Settings, workspace: Path) -> None:
+        self.settings: Mapping[str, ServerSettings] = {
+            name: server for name, server in settings.servers.items() if not server.disabled
+        }
+        self.problems: dict[str, str] = {}
+        self._workspace = workspace
+        self._early: dict[str, Process] = {}
+
+    def start_early(self, cards: Cards, agent: str) -> None:
+        """Starts the processes of the servers that a run of `agent` may need."""
+        for name in self.needed(cards, agent):
+            if self.settings[name].transport == "stdio":
+                try:
+                    self._early[name] = start_process(self.expanded(name))
+                except (OSError, ConfigurationError) as error:
+                    self.problems[name] = f"it cannot be started: {error}"
+
+    def needed(self, cards: Cards, agent: str) -> list[str]:
+        """The servers that a run of `agent` may come to need, in the order of the configuration."""
+        reachable = cards.reachable(agent)
+        return [
+            name
+            for name, server in self.settings.items()
+            if any(may_use(card, name, bundled=server.bundled) for card in reachable)
+        ]
+
+    def expanded(self, name: str) -> ServerSettings:
+        """A server with its variables filled in. Raises `ConfigurationError` where one is missing."""
+        return self.settings[name].expand(os.environ, self._workspace)
+
+    def process(self, name: str) -> Process:
+        """A new process of a server, or the one that was started early. Raises OSError or `ConfigurationError`."""
+        return self._early.pop(name, None) or start_process(self.expanded(name))
+
+    def required(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if self.settings[name].required]
+
+    async def close(self) -> None:
+        """Ends the processes that nobody took."""
+        for process in self._early.values():
+            await process.close()
+        self._early.clear()
+
+
+def start_process(server: ServerSettings) -> Process:
+    """Raises OSError when the command cannot be started."""
+    assert server.command is not None
+    return spawn(
+        server.name,
+        [server.command, *server.args],
+        dict(server.env) | (telemetry_environment() if server.bundled else {}),
+        Path(server.cwd) if server.cwd else None,
+    )
+
+
+def telemetry_environment() -> dict[str, str]:
+    """The variables by which our own servers find the collector. Others do not get them: headers may hold secrets."""
+    prefixes = ("OTEL_EXPORTER_OTLP_", "OTEL_TRACES_SAMPLER", "OTEL_BSP_", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_SDK_")
+    return {key: value for key, value in os.environ.items() if key.startswith(prefixes)}

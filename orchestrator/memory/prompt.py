@@ -1,0 +1,85 @@
+"""A run's next request, as a pure function of its state.
+
+Each message is encoded once and kept as bytes, and the digest of a request is carried on from that of the last one: a
+turn appends and does not walk the history. What this object holds is a memo; it is rebuilt from the state after a
+resume and gives the same bytes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from orchestrator.events import LimitReached
+from orchestrator.memory.tokens import estimate
+from orchestrator.messages import Message, SystemMessage, UserMessage
+from orchestrator.models.base import Codec, ToolSpec
+
+CLOSING = (
+    "Stop here: this run has reached a limit ({limit}: {detail}). Do not ask for tools. Write the best final answer "
+    "you can from what was found so far, and say plainly what is missing."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A request but for its output limit. `input_tokens` is an estimate that is never below the last reported input."""
+
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec]
+    encoded: Sequence[bytes]
+    encoded_tools: bytes
+    digest: str
+    input_tokens: int
+
+
+class Prompt:
+    """The window of one run: system prompt, then the transcript."""
+
+    def __init__(self, codec: Codec, system: str, tools: Sequence[ToolSpec]) -> None:
+        self._codec = codec
+        self._system = SystemMessage(text=system)
+        self._tools = tools
+        self._encoded_tools = codec.tools(tools)
+        self._encoded: list[bytes] = []
+        self._estimates: list[int] = []
+        self._digest = sha256(self._encoded_tools)
+        self._append(self._system)
+
+    def draft(
+        self, transcript: Sequence[Message], *, measured: int = 0, reported: int = 0, stop: LimitReached | None = None
+    ) -> Draft:
+        """The request for the next turn.
+
+        `reported` is the input that the model counted when the transcript had `measured` messages. `stop` asks for a
+        last answer, without tools.
+        """
+        for message in transcript[len(self._encoded) - 1 :]:
+            self._append(message)
+        fresh = sum(self._estimates[measured + 1 :]) if reported else sum(self._estimates)
+        if not reported:
+            fresh += estimate(self._encoded_tools)
+        if stop is None:
+            return Draft(
+                messages=(self._system, *transcript),
+                tools=self._tools,
+                encoded=self._encoded,
+                encoded_tools=self._encoded_tools,
+                digest=self._digest.hexdigest(),
+                input_tokens=reported + fresh,
+            )
+        last = UserMessage(text=CLOSING.format(limit=stop.limit, detail=stop.detail))
+        encoded = self._codec.message(last)
+        return Draft(
+            messages=(self._system, *transcript, last),
+            tools=(),
+            encoded=(*self._encoded, encoded),
+            encoded_tools=b"",
+            digest=sha256(self._digest.digest() + encoded).hexdigest(),
+            input_tokens=reported + fresh + estimate(encoded),
+        )
+
+    def _append(self, message: Message) -> None:
+        encoded = self._codec.message(message)
+        self._encoded.append(encoded)
+        self._estimates.append(estimate(encoded))
+        self._digest.update(encoded)

@@ -1,0 +1,24 @@
+"""How many tokens a text has, before a model has said so.
+
+An estimate only has to be right until the first reply: from then on the reported input of the last request is the
+base, and only what was added since is estimated.
+"""
+
+ASCII_BYTES_PER_TOKEN = 3.5
+OTHER_BYTES_PER_TOKEN = 2.6
+"""English and JSON have 3.5 to 4.5 bytes a token, Chinese about one token a character of three bytes: on the safe side."""
+
+MESSAGE_OVERHEAD = 4
+
+
+def estimate(encoded: bytes) -> int:
+    """Tokens of UTF-8 text, rounded up."""
+    ascii_bytes = len(encoded) - _beyond_ascii(encoded)
+    return int(ascii_bytes / ASCII_BYTES_PER_TOKEN + _beyond_ascii(encoded) / OTHER_BYTES_PER_TOKEN) + MESSAGE_OVERHEAD
+
+
+def _beyond_ascii(encoded: bytes) -> int:
+    return 0 if encoded.isascii() else len(encoded) - len(encoded.translate(None, _HIGH))
+
+
+_HIGH = bytes(range(128, 256))

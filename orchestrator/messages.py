@@ -1,0 +1,109 @@
+"""What a model reads and writes, in no vendor's words, and what it costs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal
+
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call as the model wrote it.
+
+    `id` is ours (`t5.1`: turn, position), unique in a run. `arguments` is the model's own text, which may be broken
+    JSON. `wire_id` is the vendor's id, when it gave one.
+    """
+
+    id: str
+    name: str
+    arguments: str
+    wire_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemMessage:
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserMessage:
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssistantMessage:
+    """A model's reply. `extra` holds fields of the vendor's that must be sent back to it (reasoning, signatures)."""
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolMessage:
+    """The observation that answers one call."""
+
+    call: ToolCall
+    text: str
+    is_error: bool = False
+
+
+Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens and calls. `input_tokens` includes the cached ones, `output_tokens` the reasoning ones."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            model_calls=self.model_calls + other.model_calls,
+            tool_calls=self.tool_calls + other.tool_calls,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """What `--max-tokens` counts: input (cached included) and output."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Money in US dollars. `known` is false as soon as one part had no known price; the amount is then a lower bound."""
+
+    amount: Decimal = Decimal(0)
+    known: bool = True
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(amount=self.amount + other.amount, known=self.known and other.known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """US dollars for a million tokens."""
+
+    input: Decimal
+    output: Decimal
+    cached: Decimal | None = None
+
+    def cost(self, usage: Usage) -> Cost:
+        """The price of `usage`; cached tokens cost as much as others when no price of their own is known."""
+        cached_price = self.input if self.cached is None else self.cached
+        fresh = usage.input_tokens - usage.cached_tokens
+        total = fresh * self.input + usage.cached_tokens * cached_price + usage.output_tokens * self.output
+        return Cost(amount=total / 1_000_000)

@@ -1,0 +1,1 @@
+"""One gateway to every model: OpenAI-compatible servers, scripted and recorded models."""

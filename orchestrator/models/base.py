@@ -1,0 +1,120 @@
+"""The seam between the loop and any model.
+
+Above it, the loop knows messages and tools; below it, a vendor's wire format and a transport. A `Codec` turns messages
+into bytes once each; a `Model` sends those bytes and yields what comes back. The loop never names a vendor.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from orchestrator.messages import AssistantMessage, FinishReason, Message, Prices, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model is shown it. `parameters` is a JSON Schema with an object at its top."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One request, complete. `body` is what goes over the wire; the rest is for models that are not servers.
+
+    `attempt` counts from 1 within a turn. Nothing in `body` depends on anything but the run's state.
+    """
+
+    agent: str
+    turn: int
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec]
+    max_output_tokens: int
+    body: bytes
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """A piece of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReply:
+    """The whole reply; always the last part of a stream.
+
+    The calls of `message` have ids by position (`1`, `2`, ...); the loop gives them their names in the run.
+    `usage` is None when the server reported none.
+    """
+
+    message: AssistantMessage
+    finish: FinishReason
+    usage: Usage | None
+    model: str = ""
+    response_id: str = ""
+
+
+ModelPart = TextDelta | ModelReply
+
+
+class Codec(Protocol):
+    """How messages become a request. All methods are pure."""
+
+    def message(self, message: Message) -> bytes:
+        """The wire form of one message, encoded once in its life."""
+        ...
+
+    def tools(self, tools: Sequence[ToolSpec]) -> bytes:
+        """The wire form of the tool list; empty for no tools."""
+        ...
+
+    def body(self, messages: Sequence[bytes], tools: bytes, max_output_tokens: int) -> bytes:
+        """The request's body from parts that are encoded already."""
+        ...
+
+
+class Model(Protocol):
+    """Anything that answers. One instance serves any number of runs at once."""
+
+    @property
+    def name(self) -> str:
+        """The model's name as the vendor knows it, for spans and prices."""
+        ...
+
+    @property
+    def provider(self) -> str:
+        """The vendor, in OpenTelemetry's spelling (`openai`, `anthropic`, ...)."""
+        ...
+
+    @property
+    def prices(self) -> Prices | None: ...
+
+    @property
+    def codec(self) -> Codec: ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+        """Yields text as it comes, then exactly one `ModelReply`.
+
+        Raises:
+            ModelError: the request failed; nothing more is yielded.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Releases connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """What a configuration says about a model. `mode` and rate limits come with the models that need them."""
+
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    temperature: float | None = 0.2
+    prices: Prices | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

@@ -1,0 +1,157 @@
+"""From what a user writes (`openai:gpt-4.1-mini`, `ollama:qwen3`, `scripted:demo.jsonl`, a table's name) to a model.
+
+Reads configuration and environment, connects nothing, and imports HTTP only for a model that needs it.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from orchestrator.config.names import did_you_mean, listed
+from orchestrator.errors import ConfigurationError, Problem
+from orchestrator.messages import Prices
+from orchestrator.models.base import Model, ModelOptions
+from orchestrator.models.scripted import RecordedModel
+
+OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_KEY = "OPENAI_API_KEY"
+OLLAMA_PORT = 11434
+FORMS = "openai:NAME, ollama:NAME, scripted:FILE, or the name of a [models.NAME] table of orchestrator.toml"
+NO_MODEL = """no model is configured. The three shortest ways on:
+  1. with a key:           export OPENAI_API_KEY=…   and add  --model openai:NAME
+  2. a model of your own:  ollama pull NAME          and add  --model ollama:NAME
+  3. without any model:    make demo                 (a recorded run; --model scripted:FILE plays your own)
+ORCHESTRATOR_MODEL, or `model` in orchestrator.toml, saves the flag."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class ModelPrices(_Table):
+    """US dollars for a million tokens."""
+
+    input: Decimal = Field(ge=0)
+    output: Decimal = Field(ge=0)
+    cached: Decimal | None = Field(default=None, ge=0)
+
+
+class ModelSettings(_Table):
+    """A `[models.X]` table. `model` is the vendor's name of it (default: X); `provider` is the name in spans.
+
+    A provider other than `openai` and `ollama` needs `base_url`. The key is read from the variable `api_key_env`; the
+    key of OpenAI is never sent to another host unasked.
+    """
+
+    provider: str = Field(default="openai", min_length=1)
+    model: str | None = Field(default=None, min_length=1)
+    base_url: str | None = Field(default=None, min_length=1)
+    api_key_env: str | None = Field(default=None, min_length=1)
+    temperature: float | None = Field(default=0.2, ge=0, le=2)
+    prices: ModelPrices | None = None
+    headers: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
+
+
+def read_models(tables: Mapping[str, Mapping[str, Any]], file: Path | None = None) -> dict[str, ModelSettings]:
+    """Checks the `[models.X]` tables of a configuration.
+
+    Raises:
+        ConfigurationError: naming every key that is wrong.
+    """
+    models: dict[str, ModelSettings] = {}
+    problems: list[Problem] = []
+    for name, table in tables.items():
+        try:
+            models[name] = ModelSettings.model_validate(dict(table))
+        except ValidationError as error:
+            for found in error.errors():
+                key = ".".join(str(part) for part in found["loc"])
+                hint = did_you_mean(key, ModelSettings.model_fields) if found["type"] == "extra_forbidden" else ""
+                problems.append(Problem(f"[models.{name}] {key}: {found['msg']}.{hint}", file))
+    if problems:
+        raise ConfigurationError(*problems)
+    return models
+
+
+def resolve(
+    spec: str | None,
+    models: Mapping[str, ModelSettings],
+    environ: Mapping[str, str],
+    *,
+    temperature: float | None = None,
+) -> Model:
+    """The model that `spec` names; `temperature` (a card's) goes before the configured one.
+
+    Raises:
+        ConfigurationError: there is no such model, its key is missing, or its recording cannot be used.
+    """
+    if not spec or not (spec := spec.strip()):
+        raise ConfigurationError(NO_MODEL)
+    form, colon, name = spec.partition(":")
+    if settings := models.get(spec):
+        return _served(settings.model or spec, settings, f"[models.{spec}]", environ, temperature)
+    if colon and name and form == "scripted":
+        return RecordedModel(Path(name).expanduser())
+    if colon and name and form in ("openai", "ollama"):
+        return _served(name, ModelSettings(provider=form), f"model {spec!r}", environ, temperature)
+    if form == "anthropic" and colon:
+        raise ConfigurationError(f"model {spec!r}: Anthropic's own API is not built yet. Use {FORMS}.")
+    if colon and form in ("openai", "ollama", "scripted"):
+        raise ConfigurationError(f"model {spec!r} names nothing after the colon. A model is one of: {FORMS}.")
+    hint = did_you_mean(form if colon else spec, [*models, "openai", "ollama", "scripted"])
+    tables = f" Tables here: {listed(models)}." if models else ""
+    raise ConfigurationError(f"model {spec!r} is not known.{hint} A model is one of: {FORMS}.{tables}")
+
+
+def _served(
+    name: str, settings: ModelSettings, where: str, environ: Mapping[str, str], temperature: float | None
+) -> Model:
+    base_url = settings.base_url or _default_url(settings.provider, where, environ)
+    key_name = settings.api_key_env or _default_key(settings, base_url)
+    key = environ.get(key_name, "").strip() if key_name else ""
+    official = urlsplit(base_url).hostname == "api.openai.com"
+    if not key and key_name and (official or settings.api_key_env):
+        raise ConfigurationError(f"{where} needs a key: set the environment variable {key_name}.")
+    prices = settings.prices
+    options = ModelOptions(
+        base_url=base_url,
+        api_key=key or None,
+        temperature=settings.temperature if temperature is None else temperature,
+        prices=Prices(input=prices.input, output=prices.output, cached=prices.cached) if prices else None,
+        headers=settings.headers,
+    )
+    from orchestrator.models.http import OpenAIModel  # noqa: PLC0415 - httpx2 takes a third of a second to import
+
+    return OpenAIModel(name, options=options, provider=settings.provider, key_name=key_name or "api_key_env")
+
+
+def _default_url(provider: str, where: str, environ: Mapping[str, str]) -> str:
+    if provider == "openai":
+        return environ.get("OPENAI_BASE_URL", "").strip() or OPENAI_URL
+    if provider == "ollama":
+        return _ollama_url(environ.get("OLLAMA_HOST", "").strip())
+    raise ConfigurationError(f"{where}: provider {provider!r} has no address of its own; set `base_url`.")
+
+
+def _default_key(settings: ModelSettings, base_url: str) -> str | None:
+    """OpenAI's key goes to OpenAI, and to the server that the environment names beside it; to no other."""
+    if settings.provider != "openai":
+        return None
+    environments = settings.base_url is None
+    return OPENAI_KEY if environments or urlsplit(base_url).hostname == "api.openai.com" else None
+
+
+def _ollama_url(host: str) -> str:
+    """Ollama's own forms: `host`, `host:port`, `:port`, a URL; 0.0.0.0 is where it listens, not where it is."""
+    if not host:
+        return f"http://127.0.0.1:{OLLAMA_PORT}/v1"
+    url = urlsplit(host if "://" in host else f"http://{host}")
+    name = url.hostname or "127.0.0.1"
+    name = "127.0.0.1" if name in ("0.0.0.0", "::") else f"[{name}]" if ":" in name else name
+    port = url.port or (443 if url.scheme == "https" else 80 if "://" in host else OLLAMA_PORT)
+    path = url.path.rstrip("/")
+    return f"{url.scheme}://{name}:{port}{path if path.endswith('/v1') else path + '/v1'}"

@@ -1,0 +1,92 @@
+"""What an orchestrator is made with."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.cards import Cards, load_cards
+from orchestrator.config import Settings, bundled_folder, home, load_settings
+from orchestrator.models.base import Model
+
+if TYPE_CHECKING:
+    from orchestrator.runtime.journal import Journal
+    from orchestrator.tracing.port import Tracer
+
+AGENTS_FOLDER = "agents"
+"""The user's own cards, in the workspace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What an orchestrator works with; what is left out is found as on the command line.
+
+    `model` is a spec, or a model object. `settings` and `cards` take the place of the files; `servers` are MCP server
+    objects of this process, by name. `journal` and `tracer` take the place of the SQLite file and of OpenTelemetry.
+    """
+
+    workspace: Path | None = None
+    config: Path | None = None
+    mcp_configs: Sequence[Path] = ()
+    agents: Path | None = None
+    model: str | Model | None = None
+    home: Path | None = None
+    settings: Settings | None = None
+    cards: Cards | None = None
+    servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    journal: "Journal | None" = None
+    tracer: "Tracer | None" = None
+
+    @property
+    def folder(self) -> Path:
+        return (self.workspace or Path.cwd()).absolute()
+
+    def load_settings(self) -> Settings:
+        """Raises `ConfigurationError` with everything that is wrong in the files."""
+        if self.settings is not None:
+            return self.settings
+        return load_settings(self.config, self.mcp_configs, self.folder, os.environ)
+
+    def load_cards(self) -> Cards:
+        if self.cards is not None:
+            return self.cards
+        own, bundled = self.folder / AGENTS_FOLDER, bundled_folder("agents")
+        named = self.agents or (own if own.is_dir() and own != bundled else None)
+        return load_cards([*([(named, "user")] if named is not None else []), (bundled, "bundled")])
+
+    def store(self) -> Path:
+        """Where state lies."""
+        return self.home or home(os.environ)
+
+    def record(self) -> bytes:
+        """What a resume from another folder needs; never a secret."""
+        paths = {
+            "workspace": self.folder,
+            "config": self.config,
+            "agents": self.agents,
+            "home": self.home,
+        }
+        facts: dict[str, Any] = {key: str(path.absolute()) for key, path in paths.items() if path is not None}
+        facts["mcp_configs"] = [str(path.absolute()) for path in self.mcp_configs]
+        if isinstance(self.model, str):
+            facts["model"] = self.model
+        return json.dumps(facts, ensure_ascii=False, sort_keys=True).encode()
+
+    @classmethod
+    def recorded(cls, body: bytes) -> "Options":
+        """The options that a run was started with."""
+        facts = json.loads(body)
+
+        def path(key: str) -> Path | None:
+            return Path(facts[key]) if key in facts else None
+
+        return cls(
+            workspace=path("workspace"),
+            config=path("config"),
+            agents=path("agents"),
+            home=path("home"),
+            mcp_configs=[Path(each) for each in facts["mcp_configs"]],
+            model=facts.get("model"),
+        )

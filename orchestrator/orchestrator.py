@@ -1,0 +1,121 @@
+"""The top object: it owns every lifetime, and wires the parts together.
+
+async with Orchestrator(Options(model="openai:gpt-5")) as orchestrator:
+    result = await orchestrator.run("Total each month's sales in sales.csv")
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from orchestrator.events import Limits, PublicEvent
+from orchestrator.lifetimes import Models, Servers
+from orchestrator.options import Options
+
+if TYPE_CHECKING:
+    from orchestrator.runtime.result import RunResult
+
+DEFAULT_AGENT = "supervisor"
+
+
+class Orchestrator:
+    """Runs tasks. One instance serves many runs at once; nothing of one is seen in another."""
+
+    def __init__(self, options: Options | None = None, *, agent: str = DEFAULT_AGENT) -> None:
+        """`agent` is who runs are for unless they say otherwise; the servers it may need start on entering.
+
+        Raises:
+            ConfigurationError: with everything that is wrong in the files.
+        """
+        self.options = options or Options()
+        self.agent = agent
+        self.settings = self.options.load_settings()
+        self.cards = self.options.load_cards()
+        self._models = Models(self.options.model, self.settings)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            servers = Servers(self.settings, self.options.folder)
+            stack.push_async_callback(servers.close)
+            servers.start_early(self.cards, self.agent)
+            # The MCP package takes half a second to import; the servers' processes come up meanwhile.
+            from orchestrator.assembly import assemble  # noqa: PLC0415
+
+            opened = assemble(self.options, self.settings, servers, self.cards, self._models)
+            self._parts, self._sittings = await stack.enter_async_context(opened)
+            self._runs = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(self._runs.cancel_scope.cancel)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, trace)
+
+    async def run(
+        self,
+        task: str,
+        *,
+        agent: str | None = None,
+        limits: Limits | None = None,
+        on_event: Callable[[PublicEvent], None] | None = None,
+    ) -> "RunResult":
+        """Runs a task to its end. `limits` go before the card's and the configuration's; `on_event` sees every event.
+
+        Raises:
+            ConfigurationError: the agent or its model cannot be used.
+            JournalError: the journal cannot be written.
+        """
+        card, launch = await self._parts.launch(task, agent or self.agent, limits)
+        return await self._sittings.begin(card, launch, on_event or _nobody)
+
+    async def stream(
+        self, task: str, *, agent: str | None = None, limits: Limits | None = None
+    ) -> AsyncGenerator[PublicEvent]:
+        """The events of a run as they happen. Leaving early cancels the run, and returns when it has ended."""
+        card, launch = await self._parts.launch(task, agent or self.agent, limits)
+        send, receive = anyio.create_memory_object_stream[PublicEvent](float("inf"))
+        ended, scope = anyio.Event(), anyio.CancelScope()
+        failures: list[Exception] = []
+
+        async def drive() -> None:
+            try:
+                with scope:
+                    await self._sittings.begin(card, launch, send.send_nowait)
+            except Exception as error:  # noqa: BLE001 - it is raised where the stream is read
+                failures.append(error)
+            finally:
+                send.close()
+                ended.set()
+
+        self._runs.start_soon(drive, name=f"run {launch.run}")
+        try:
+            async for event in receive:
+                yield event
+            if failures:
+                raise failures[0]
+        finally:
+            scope.cancel()
+            receive.close()
+            with anyio.CancelScope(shield=True):
+                await ended.wait()
+
+    async def resume(self, run_id: str, *, on_event: Callable[[PublicEvent], None] | None = None) -> "RunResult":
+        """Goes on with a run whose process ended; for one that has ended, its result.
+
+        Raises:
+            UnknownRun: the journal does not have it.
+            RunBusy: another live process drives it.
+        """
+        states = await self._sittings.history(run_id)
+        card = self.cards.get(states[run_id].run.agent)
+        return await self._sittings.resume(card, run_id, on_event or _nobody)
+
+
+def _nobody(event: PublicEvent) -> None:
+    del event

@@ -1,0 +1,27 @@
+"""An agent made ready to run: its card with everything that the card only names."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.cards import AgentCard
+from orchestrator.models.base import Model, ToolSpec
+from orchestrator.tools.toolset import Offer, Toolset
+
+MAX_OUTPUT_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """`specs` is what the model is shown, in a fixed order; `offers` is what can be called, by the same names."""
+
+    card: AgentCard
+    model: Model
+    toolset: Toolset
+    offers: Mapping[str, Offer]
+    specs: Sequence[ToolSpec]
+    system: str
+    max_output_tokens: int = MAX_OUTPUT_TOKENS
+
+    @property
+    def name(self) -> str:
+        return self.card.name

@@ -1,0 +1,94 @@
+"""When a run is going nowhere. Counted per agent run, on arguments after coercion, as the table in the docs says."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+from orchestrator.events import StopReason
+
+SAME_FAILURE = 2
+"""The same tool with the same arguments may fail once; the second time ends the run."""
+
+FAILING_TURNS = 3
+"""Turns in a row in which every call failed."""
+
+UNPARSEABLE_TURNS = 3
+SAME_RESULT = 3
+CYCLE_LENGTH = 4
+CYCLE_REPEATS = 3
+
+Observed = tuple[str, Mapping[str, Any] | None, str, str, bool]
+"""Tool, arguments as sent (None: never became valid), arguments as written, observation, whether it is an error."""
+
+
+def _key(tool: str, arguments: Mapping[str, Any] | None, written: str) -> str:
+    sent = written if arguments is None else json.dumps(arguments, sort_keys=True, ensure_ascii=False)
+    return f"{tool} {sent}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakers:
+    """Counters that are part of a run's state; every method returns the next one."""
+
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+    results: Mapping[bytes, int] = field(default_factory=dict[bytes, int])
+    recent: tuple[bytes, ...] = ()
+    failing_turns: int = 0
+    unparseable_turns: int = 0
+    tripped: tuple[StopReason, str] | None = None
+
+    def parsed(self) -> "Breakers":
+        return self if not self.unparseable_turns else replace(self, unparseable_turns=0)
+
+    def unparseable(self) -> "Breakers":
+        turns = self.unparseable_turns + 1
+        tripped = ("unparseable_output", f"{turns} replies in a row could not be read")
+        return replace(self, unparseable_turns=turns, tripped=tripped if turns >= UNPARSEABLE_TURNS else None)
+
+    def observed(self, calls: Sequence[Observed]) -> "Breakers":
+        """A turn's answers. Calls within one turn count once a tool and arguments."""
+        failures = dict(self.failures)
+        results = dict(self.results)
+        verdicts: dict[str, bool] = {}
+        signatures: dict[bytes, str] = {}
+        for tool, arguments, written, observation, is_error in calls:
+            key = _key(tool, arguments, written)
+            verdicts[key] = verdicts.get(key, True) and is_error
+            signatures[_signature(key, observation)] = tool
+        for key, failed in verdicts.items():
+            if failed:
+                failures[key] = failures.get(key, 0) + 1
+            else:
+                failures.pop(key, None)
+        for signature in signatures:
+            results[signature] = results.get(signature, 0) + 1
+        state = replace(
+            self,
+            failures=failures,
+            results=results,
+            recent=(*self.recent, *signatures)[-CYCLE_LENGTH * CYCLE_REPEATS :],
+            failing_turns=self.failing_turns + 1 if all(verdicts.values()) else 0,
+        )
+        return replace(state, tripped=state._verdict(verdicts, signatures))
+
+    def _verdict(self, verdicts: Mapping[str, bool], signatures: Mapping[bytes, str]) -> tuple[StopReason, str] | None:
+        for key, failed in verdicts.items():
+            if failed and self.failures[key] >= SAME_FAILURE:
+                return "repeated_failure", f"{key[:300]} failed {self.failures[key]} times"
+        if self.failing_turns >= FAILING_TURNS:
+            return "consecutive_failures", f"every call of {self.failing_turns} turns in a row failed"
+        for signature, tool in signatures.items():
+            if self.results[signature] >= SAME_RESULT:
+                return "no_progress", f"{tool} gave the same result to the same arguments in {SAME_RESULT} turns"
+        for length in range(1, CYCLE_LENGTH + 1):
+            tail = self.recent[-length * CYCLE_REPEATS :]
+            if len(tail) == length * CYCLE_REPEATS and tail == tail[:length] * CYCLE_REPEATS:
+                return "no_progress", f"the same {length} calls were made {CYCLE_REPEATS} times over"
+        return None
+
+
+def _signature(key: str, observation: str) -> bytes:
+    """Eight bytes that are the same in every process, unlike `hash`."""
+    return blake2b(f"{key}\0{observation}".encode("utf-8", "replace"), digest_size=8).digest()

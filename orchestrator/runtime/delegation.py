@@ -1,0 +1,89 @@
+"""Agents as the tools of an MCP server: what a specialist is to its caller, here and over the wire."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+)
+
+from orchestrator.cards import AgentCard
+from orchestrator.runtime import wire
+from orchestrator.runtime.tree import CALLER, Caller
+
+DEFAULT_INPUT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "task": {
+            "type": "string",
+            "description": "What to do, in full: the agent sees nothing of this conversation. Name files and formats.",
+        },
+        "context": {"type": "string", "description": "Facts and earlier results that the agent needs, if any."},
+    },
+    "required": ["task"],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What an agent's run came to: text for its caller, and what it used."""
+
+    text: str
+    is_error: bool
+    spent: wire.Spent
+
+
+RunAgent = Callable[[AgentCard, str, Caller], Awaitable[Answer]]
+"""Runs an agent on a task for a caller in this process."""
+
+
+def agent_tool(card: AgentCard) -> Tool:
+    """An agent as its callers see it. What it does is up to its own tools, so it makes no promise of its own."""
+    return Tool(
+        name=card.tool_name,
+        title=card.title,
+        description=card.description,
+        input_schema=dict(card.input) if card.input is not None else DEFAULT_INPUT,
+    )
+
+
+def agent_server(cards: Sequence[AgentCard], run: RunAgent) -> Server[Any]:
+    """The server whose tools are agents, for callers in this process."""
+    by_tool = {card.tool_name: card for card in cards}
+    tools = [agent_tool(card) for card in cards]
+
+    async def list_tools(ctx: Any, params: PaginatedRequestParams | None) -> ListToolsResult:
+        del ctx, params
+        return ListToolsResult(tools=tools)
+
+    async def call_tool(ctx: Any, params: CallToolRequestParams) -> CallToolResult:
+        del ctx
+        card, caller = by_tool.get(params.name), CALLER.get(None)
+        if card is None or caller is None:
+            raise MCPError(INVALID_PARAMS, f"no agent {params.name!r} can be called here")
+        answer = await run(card, task_text(card, params.arguments or {}), caller)
+        return CallToolResult(
+            content=[TextContent(type="text", text=answer.text)],
+            is_error=answer.is_error,
+            _meta={wire.SPENT: answer.spent.model_dump(mode="json")},
+        )
+
+    return Server("agents", on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+def task_text(card: AgentCard, arguments: Mapping[str, Any]) -> str:
+    """The task as the agent reads it, from the arguments of the call."""
+    if card.input is not None:
+        return json.dumps(arguments, ensure_ascii=False, indent=1)
+    context = arguments.get("context")
+    return f"{arguments['task']}\n\nContext:\n{context}" if context else str(arguments["task"])

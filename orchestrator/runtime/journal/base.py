@@ -1,0 +1,104 @@
+"""What a journal promises.
+
+A tree of runs is driven by one process at a time. `claim` hands out a fence for the tree, a number that only grows;
+every append carries it, and one with an older fence raises `Fenced` before anything is written. An append is durable
+when it returns. Bodies that events name by hash (prompts, tool lists, settings) are kept once, beside the events.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from orchestrator.events import JournalEvent, RunCancelled, RunFailed, RunFinished, RunStarted, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to drive a tree of runs. `root` is the top run's id."""
+
+    root: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One line of `orchestrator runs`. Times are seconds since the epoch; `running` may also mean that it was killed."""
+
+    run_id: str
+    parent: str | None
+    agent: str
+    task: str
+    status: Status
+    started_at: float
+    ended_at: float | None
+
+
+class Journal(Protocol):
+    async def claim(self, root: str) -> Claim:
+        """Takes over the tree of `root`, whether it exists yet or not.
+
+        Raises:
+            RunBusy: another live process holds it.
+        """
+        ...
+
+    async def renew(self, claim: Claim) -> None:
+        """Keeps the claim. Raises `Fenced` when another process has taken over."""
+        ...
+
+    async def release(self, claim: Claim) -> None:
+        """Gives the claim back; the next one gets a higher fence."""
+        ...
+
+    async def append(self, claim: Claim, events: Sequence[JournalEvent], *, durable: bool = True) -> None:
+        """Writes all of `events` or none. `durable` survives loss of power, and not only of the process.
+
+        Raises:
+            Fenced: the claim is no longer the newest; nothing was written.
+            JournalError: the store failed; nothing was written.
+        """
+        ...
+
+    async def read(self, run: str) -> list[JournalEvent]:
+        """A run's events in order; empty for an unknown run."""
+        ...
+
+    async def tree(self, root: str) -> dict[str, list[JournalEvent]]:
+        """The events of a run and of all runs below it."""
+        ...
+
+    async def keep(self, bodies: Mapping[str, bytes]) -> None:
+        """Stores bodies under their hashes; known ones are left as they are."""
+        ...
+
+    async def body(self, digest: str) -> bytes:
+        """A stored body. Raises `JournalError` when it is missing."""
+        ...
+
+    async def runs(self, *, top: bool = True, limit: int = 100) -> list[RunRow]:
+        """Runs, newest first; `top` leaves out the runs of agents called by agents."""
+        ...
+
+    async def row(self, run: str) -> RunRow | None: ...
+
+    async def aclose(self) -> None: ...
+
+
+def root_of(run: str) -> str:
+    """The top run of a tree: `r/t1.1/t2.1` belongs to `r`."""
+    return run.partition("/")[0]
+
+
+def status_of(event: JournalEvent) -> Status | None:
+    """The status that a run has from this event on; None when it stays what it was."""
+    match event:
+        case RunStarted():
+            return "running"
+        case RunFinished():
+            return event.status
+        case RunFailed():
+            return "failed"
+        case RunCancelled():
+            return "cancelled"
+        case _:
+            return None

@@ -1,0 +1,74 @@
+"""A journal that ends with the process: for tests, and for runs that need not outlive it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from orchestrator.errors import Fenced, JournalError
+from orchestrator.events import JournalEvent, RunStarted
+from orchestrator.runtime.journal.base import Claim, RunRow, root_of, status_of
+
+
+class MemoryJournal:
+    """Keeps events as objects, so it also shows what a run without any storage would cost."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, list[JournalEvent]] = {}
+        self._rows: dict[str, RunRow] = {}
+        self._bodies: dict[str, bytes] = {}
+        self._fences: dict[str, int] = {}
+
+    async def claim(self, root: str) -> Claim:
+        self._fences[root] = self._fences.get(root, 0) + 1
+        return Claim(root=root, fence=self._fences[root])
+
+    async def renew(self, claim: Claim) -> None:
+        self._check(claim)
+
+    async def release(self, claim: Claim) -> None:
+        self._check(claim)
+
+    async def append(self, claim: Claim, events: Sequence[JournalEvent], *, durable: bool = True) -> None:
+        del durable
+        self._check(claim)
+        for event in events:
+            self._events.setdefault(event.run, []).append(event)
+            if isinstance(event, RunStarted):
+                self._rows[event.run] = RunRow(
+                    run_id=event.run,
+                    parent=event.parent,
+                    agent=event.agent,
+                    task=event.task,
+                    status="running",
+                    started_at=event.at,
+                    ended_at=None,
+                )
+            elif (status := status_of(event)) is not None:
+                self._rows[event.run] = replace(self._rows[event.run], status=status, ended_at=event.at)
+
+    async def read(self, run: str) -> list[JournalEvent]:
+        return list(self._events.get(run, ()))
+
+    async def tree(self, root: str) -> dict[str, list[JournalEvent]]:
+        return {run: list(events) for run, events in self._events.items() if root_of(run) == root}
+
+    async def keep(self, bodies: Mapping[str, bytes]) -> None:
+        self._bodies |= bodies
+
+    async def body(self, digest: str) -> bytes:
+        if digest not in self._bodies:
+            raise JournalError(f"the journal has no body {digest}")
+        return self._bodies[digest]
+
+    async def runs(self, *, top: bool = True, limit: int = 100) -> list[RunRow]:
+        rows = [row for row in self._rows.values() if not (top and row.parent)]
+        return sorted(rows, key=lambda row: row.started_at, reverse=True)[:limit]
+
+    async def row(self, run: str) -> RunRow | None:
+        return self._rows.get(run)
+
+    async def aclose(self) -> None:
+        return None
+
+    def _check(self, claim: Claim) -> None:
+        if self._fences.get(claim.root, claim.fence) != claim.fence:
+            raise Fenced(f"run {claim.root} is driven by someone else now")

@@ -1,0 +1,295 @@
+"""The journal in one SQLite file: WAL, one writer thread with group commit, readers on connections of their own.
+
+Everything that is waiting when the writer wakes goes into one transaction, so that many runs share one flush to disk.
+A transaction that holds an intent or a verdict is written with `synchronous=FULL`; others survive a killed process.
+"""
+
+import asyncio
+import os
+import queue
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import Fenced, JournalError, OrchestratorError, RunBusy
+from orchestrator.events import JournalEvent, RunStarted, dump, load
+from orchestrator.runtime.journal.base import Claim, RunRow, status_of
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    run TEXT PRIMARY KEY, root TEXT NOT NULL, parent TEXT, agent TEXT NOT NULL, task TEXT NOT NULL,
+    status TEXT NOT NULL, started_at REAL NOT NULL, ended_at REAL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS runs_by_time ON runs (started_at);
+CREATE INDEX IF NOT EXISTS runs_by_root ON runs (root);
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY, run TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL, UNIQUE (run, seq)
+);
+CREATE TABLE IF NOT EXISTS claims (
+    root TEXT PRIMARY KEY, fence INTEGER NOT NULL, owner TEXT, lease_until REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS bodies (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+"""
+LEASE_SECONDS = 30.0
+BUSY_SECONDS = 30.0
+
+Work = Callable[[sqlite3.Connection], Any]
+
+
+def process_identity(pid: int) -> str:
+    """Names a process for good: a pid alone may have been given to another one since."""
+    try:
+        started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        started = ""
+    return f"{socket.gethostname()}:{pid}:{started}"
+
+
+def owner_is_dead(owner: str) -> bool:
+    """True only when the owner was a process of this host that is gone for certain."""
+    host, pid, _ = owner.rsplit(":", 2)
+    if host != socket.gethostname():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return process_identity(int(pid)) != owner
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Work
+    durable: bool
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+    def settle(self, result: Any, error: BaseException | None) -> None:
+        def tell() -> None:
+            if self.future.cancelled():
+                return
+            if error is None:
+                self.future.set_result(result)
+            else:
+                self.future.set_exception(error)
+
+        self.loop.call_soon_threadsafe(tell)
+
+
+class SqliteJournal:
+    """One file, created with its folder on first use, readable by its owner only."""
+
+    def __init__(self, path: Path, *, lease: float = LEASE_SECONDS) -> None:
+        self.path = path
+        self.lease = lease
+        self.owner = process_identity(os.getpid())
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._writer: threading.Thread | None = None
+        self._kept: set[str] = set()
+
+    async def claim(self, root: str) -> Claim:
+        def work(db: sqlite3.Connection) -> Claim:
+            row = db.execute("SELECT fence, owner, lease_until FROM claims WHERE root = ?", (root,)).fetchone()
+            fence, owner, until = row or (0, None, 0.0)
+            if owner and until > time.time() and not owner_is_dead(owner):
+                raise RunBusy(f"run {root} is being driven by another process ({owner}); wait for it or stop it first")
+            db.execute(
+                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)",
+                (root, fence + 1, self.owner, time.time() + self.lease),
+            )
+            return Claim(root=root, fence=fence + 1)
+
+        return await self._write(work, durable=False)
+
+    async def renew(self, claim: Claim) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            _check(db, claim)
+            db.execute("UPDATE claims SET lease_until = ? WHERE root = ?", (time.time() + self.lease, claim.root))
+
+        await self._write(work, durable=False)
+
+    async def release(self, claim: Claim) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            _check(db, claim)
+            db.execute("UPDATE claims SET owner = NULL, lease_until = 0 WHERE root = ?", (claim.root,))
+
+        await self._write(work, durable=False)
+
+    async def append(self, claim: Claim, events: Sequence[JournalEvent], *, durable: bool = True) -> None:
+        lines = [(event.run, event.seq, dump(event)) for event in events]
+
+        def work(db: sqlite3.Connection) -> None:
+            _check(db, claim)
+            db.executemany("INSERT INTO events (run, seq, body) VALUES (?, ?, ?)", lines)
+            for event in events:
+                _index(db, claim.root, event)
+
+        await self._write(work, durable=durable)
+
+    async def read(self, run: str) -> list[JournalEvent]:
+        rows = await self._read("SELECT body FROM events WHERE run = ? ORDER BY seq", (run,))
+        return [load(body) for (body,) in rows]
+
+    async def tree(self, root: str) -> dict[str, list[JournalEvent]]:
+        rows = await self._read(
+            "SELECT events.run, events.body FROM events JOIN runs USING (run) WHERE runs.root = ? ORDER BY events.id",
+            (root,),
+        )
+        found: dict[str, list[JournalEvent]] = {}
+        for run, body in rows:
+            found.setdefault(run, []).append(load(body))
+        return found
+
+    async def keep(self, bodies: Mapping[str, bytes]) -> None:
+        new = {digest: body for digest, body in bodies.items() if digest not in self._kept}
+        if not new:
+            return
+
+        def work(db: sqlite3.Connection) -> None:
+            db.executemany("INSERT OR IGNORE INTO bodies VALUES (?, ?)", list(new.items()))
+
+        await self._write(work, durable=False)
+        self._kept.update(new)
+
+    async def body(self, digest: str) -> bytes:
+        rows = await self._read("SELECT body FROM bodies WHERE digest = ?", (digest,))
+        if not rows:
+            raise JournalError(f"{self.path} has no body {digest}")
+        return rows[0][0]
+
+    async def runs(self, *, top: bool = True, limit: int = 100) -> list[RunRow]:
+        where = "WHERE parent IS NULL" if top else ""
+        rows = await self._read(f"{_ROW} {where} ORDER BY started_at DESC, run DESC LIMIT ?", (limit,))
+        return [_row(row) for row in rows]
+
+    async def row(self, run: str) -> RunRow | None:
+        rows = await self._read(f"{_ROW} WHERE run = ?", (run,))
+        return _row(rows[0]) if rows else None
+
+    async def aclose(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            self._jobs.put(None)
+            await asyncio.to_thread(writer.join)
+
+    async def _write(self, work: Work, *, durable: bool) -> Any:
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._drain, name="journal", daemon=True)
+            self._writer.start()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._jobs.put(_Job(work, durable, loop, future))
+        return await future
+
+    async def _read(self, sql: str, values: Iterable[Any]) -> list[tuple[Any, ...]]:
+        def work() -> list[tuple[Any, ...]]:
+            if not self.path.exists():
+                return []
+            db = _open(self.path)
+            try:
+                return db.execute(sql, tuple(values)).fetchall()
+            except sqlite3.Error as error:
+                raise JournalError(f"the journal {self.path} cannot be read: {error}") from error
+            finally:
+                db.close()
+
+        return await asyncio.to_thread(work)
+
+    def _drain(self) -> None:
+        """The writer thread: everything that waits goes into one transaction."""
+        try:
+            db = _create(self.path)
+        except (OSError, sqlite3.Error) as error:
+            self._refuse(JournalError(f"the journal {self.path} cannot be opened: {error}"))
+            return
+        try:
+            while (job := self._jobs.get()) is not None:
+                jobs, more = [job], True
+                while more and not self._jobs.empty():
+                    following = self._jobs.get()
+                    more = following is not None
+                    if following is None:
+                        self._jobs.put(None)
+                    else:
+                        jobs.append(following)
+                self._commit(db, jobs)
+        finally:
+            db.close()
+
+    def _commit(self, db: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
+        outcomes: list[tuple[_Job, Any, BaseException | None]] = []
+        try:
+            db.execute(f"PRAGMA synchronous = {'FULL' if any(job.durable for job in jobs) else 'NORMAL'}")
+            db.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                outcomes.append(_attempt(db, job, alone=len(jobs) == 1))
+            db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            failure = JournalError(f"the journal {self.path} cannot be written: {error}")
+            outcomes = [(job, None, failure) for job in jobs]
+        for job, result, error in outcomes:
+            job.settle(result, error)
+
+    def _refuse(self, error: JournalError) -> None:
+        while (job := self._jobs.get()) is not None:
+            job.settle(None, error)
+
+
+def _attempt(db: sqlite3.Connection, job: _Job, *, alone: bool) -> tuple[_Job, Any, BaseException | None]:
+    """Does one job's writes; a refused one leaves nothing behind and does not spoil the others' transaction."""
+    if not alone:
+        db.execute("SAVEPOINT job")
+    try:
+        result = job.work(db)
+    except OrchestratorError as error:
+        if not alone:
+            db.execute("ROLLBACK TO job")
+        return job, None, error
+    finally:
+        if not alone:
+            db.execute("RELEASE job")
+    return job, result, None
+
+
+def _check(db: sqlite3.Connection, claim: Claim) -> None:
+    row = db.execute("SELECT fence FROM claims WHERE root = ?", (claim.root,)).fetchone()
+    if row is None or row[0] != claim.fence:
+        raise Fenced(f"run {claim.root} was taken over by another process")
+
+
+def _index(db: sqlite3.Connection, root: str, event: JournalEvent) -> None:
+    if isinstance(event, RunStarted):
+        values = (event.run, root, event.parent, event.agent, event.task, "running", event.at, None)
+        db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+    elif (status := status_of(event)) is not None:
+        db.execute("UPDATE runs SET status = ?, ended_at = ? WHERE run = ?", (status, event.at, event.run))
+
+
+_ROW = "SELECT run, parent, agent, task, status, started_at, ended_at FROM runs"
+
+
+def _row(row: tuple[Any, ...]) -> RunRow:
+    run, parent, agent, task, status, started, ended = row
+    return RunRow(run_id=run, parent=parent, agent=agent, task=task, status=status, started_at=started, ended_at=ended)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _create(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    db = _open(path)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.executescript(SCHEMA)
+    return db

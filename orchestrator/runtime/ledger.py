@@ -1,0 +1,170 @@
+"""Tokens, money and calls of a whole tree of agents, counted before they are spent.
+
+Every agent has a ledger inside its caller's. A model call reserves its worst case in each of them and settles what was
+reported; children that run at once therefore never overshoot a limit together. When the room is too small only because
+others hold reservations, a call waits for them to settle.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+import anyio
+
+from orchestrator.events import Limits, StopReason
+from orchestrator.messages import Cost, Prices, Usage
+
+LEAST_OUTPUT = 256
+"""Tokens: an output limit is not shrunk below this to fit a budget; the call is refused instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """What was, or may be, spent."""
+
+    tokens: int = 0
+    cost: Decimal = Decimal(0)
+    calls: int = 0
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(tokens=self.tokens + other.tokens, cost=self.cost + other.cost, calls=self.calls + other.calls)
+
+    def __sub__(self, other: "Amount") -> "Amount":
+        return Amount(tokens=self.tokens - other.tokens, cost=self.cost - other.cost, calls=self.calls - other.calls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A model call that asks for room. `output` is the most it may write."""
+
+    input: int
+    output: int
+    prices: Prices | None
+
+    def amount(self) -> Amount:
+        worst = Usage(input_tokens=self.input, output_tokens=self.output)
+        cost = self.prices.cost(worst).amount if self.prices is not None else Decimal(0)
+        return Amount(tokens=worst.tokens, cost=cost, calls=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Which limit has no room left."""
+
+    limit: StopReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A reservation: exactly one `Ledger.settle` ends it. `output` may be smaller than what was asked for."""
+
+    output: int
+    amount: Amount
+
+
+class Ledger:
+    """What one agent and all agents below it have spent and may still spend."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        outer: "Ledger | None" = None,
+        *,
+        spent: Amount | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """`seconds` is what is left of the time limit; time that a run was parked is not in it."""
+        self.limits = limits
+        self.outer = outer
+        self.spent = spent or Amount()
+        self.reserved = Amount()
+        self.deadline = min(
+            float("inf") if seconds is None else anyio.current_time() + seconds,
+            float("inf") if outer is None else outer.deadline,
+        )
+        self._changed: anyio.Event = outer._changed if outer is not None else anyio.Event()
+
+    async def reserve(self, request: Request) -> Grant | Refusal:
+        """Takes room for a call in this ledger and all around it, waiting while others may give some back."""
+        while True:
+            short = self._short(request.amount())
+            if short is None:
+                return self._take(request)
+            if not any(ledger.reserved.calls for ledger in self._chain()):
+                break
+            await self._root()._changed.wait()
+        shrunk = self._shrunk(request)
+        return self._take(shrunk) if shrunk is not None else short
+
+    def settle(self, grant: Grant, usage: Usage | None, cost: Cost | None) -> None:
+        """Puts what was really spent in the place of a reservation; None for a request that cost nothing."""
+        real = Amount()
+        if usage is not None:
+            real = Amount(tokens=usage.tokens, cost=cost.amount if cost is not None else Decimal(0), calls=1)
+        for ledger in self._chain():
+            ledger.reserved -= grant.amount
+            ledger.spent += real
+        self._wake()
+
+    def exhausted(self) -> Refusal | None:
+        """The limit that not even the smallest call fits under."""
+        return self._short(Amount(tokens=1, calls=1))
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the time of this agent, or of one around it, is up; negative afterwards."""
+        return self.deadline - anyio.current_time()
+
+    def _chain(self) -> Iterator["Ledger"]:
+        ledger: Ledger | None = self
+        while ledger is not None:
+            yield ledger
+            ledger = ledger.outer
+
+    def _root(self) -> "Ledger":
+        *_, root = self._chain()
+        return root
+
+    def _wake(self) -> None:
+        root = self._root()
+        root._changed.set()
+        root._changed = anyio.Event()
+
+    def _take(self, request: Request) -> Grant:
+        amount = request.amount()
+        for ledger in self._chain():
+            ledger.reserved += amount
+        return Grant(output=request.output, amount=amount)
+
+    def _short(self, amount: Amount) -> Refusal | None:
+        for ledger in self._chain():
+            total, limits = ledger.spent + ledger.reserved + amount, ledger.limits
+            if limits.model_calls is not None and total.calls > limits.model_calls:
+                return Refusal(limit="max_steps", detail=f"{limits.model_calls} model calls in the whole tree")
+            if limits.tokens is not None and total.tokens > limits.tokens:
+                return Refusal(
+                    limit="max_tokens",
+                    detail=f"{ledger.spent.tokens} of {limits.tokens} tokens are spent; the next call may need "
+                    f"{amount.tokens}",
+                )
+            if limits.cost is not None and total.cost > Decimal(str(limits.cost)):
+                return Refusal(
+                    limit="max_cost",
+                    detail=f"${ledger.spent.cost:.4f} of ${limits.cost} are spent; the next call may cost "
+                    f"${amount.cost:.4f}",
+                )
+        return None
+
+    def _shrunk(self, request: Request) -> Request | None:
+        """The same call with the largest output limit that fits, when that is not too little to be of use."""
+        low, high = min(LEAST_OUTPUT, request.output), request.output
+        if self._short(replace(request, output=low).amount()) is not None:
+            return None
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._short(replace(request, output=middle).amount()) is None:
+                low = middle
+            else:
+                high = middle - 1
+        return replace(request, output=low)

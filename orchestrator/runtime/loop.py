@@ -1,0 +1,231 @@
+"""The shell around the fold: it performs what `decide` says and appends what happened.
+
+Nothing is remembered here but the state; the prompt's bytes and the journal's unsaved tail are memos of it. An intent
+is durable before its effect begins. What came of an effect is written with the next intent, in one transaction.
+"""
+
+import random
+from dataclasses import replace
+from typing import assert_never
+
+import anyio
+
+from orchestrator.errors import ModelError
+from orchestrator.events import (
+    JournalEvent,
+    LimitReached,
+    ModelFailed,
+    ModelIntent,
+    ModelResult,
+    RunFailed,
+    RunFinished,
+    StopReason,
+    TextDeltaEvent,
+)
+from orchestrator.memory.prompt import Draft, Prompt
+from orchestrator.memory.tokens import estimate
+from orchestrator.messages import Cost, Usage
+from orchestrator.models.base import ModelReply, ModelRequest, TextDelta
+from orchestrator.runtime.acting import Acting
+from orchestrator.runtime.agent import Agent
+from orchestrator.runtime.ledger import Grant, Ledger, Refusal, Request
+from orchestrator.runtime.recorder import Recorder
+from orchestrator.runtime.state import Act, Done, Fail, Finish, RunState, Stop, Think, decide
+from orchestrator.runtime.tree import Tree
+from orchestrator.tracing.port import ChatFacts, ChatOutcome, Scope
+
+ATTEMPTS = 3
+"""Requests for one turn before a failing model ends the run."""
+
+FIRST_DELAY = 0.5
+LONGEST_DELAY = 60.0
+
+
+class Loop:
+    """Drives one agent's run to its end."""
+
+    def __init__(self, tree: Tree, agent: Agent, recorder: Recorder, ledger: Ledger) -> None:
+        self._tree = tree
+        self._agent = agent
+        self._recorder = recorder
+        self._ledger = ledger
+        self._prompt = Prompt(agent.model.codec, agent.system, agent.specs)
+        self._acting = Acting(tree, agent, recorder, ledger)
+
+    @property
+    def state(self) -> RunState:
+        return self._recorder.state
+
+    async def drive(self) -> RunState:
+        """Performs steps until none is left."""
+        while True:
+            match decide(self.state):
+                case Done():
+                    return self.state
+                case Think() as step:
+                    await self._think(step)
+                case Act(calls):
+                    await self._acting.answer(calls)
+                case Stop(limit, detail):
+                    closing = self._ledger.exhausted() is None and self._ledger.remaining > 0
+                    self._limit(limit, detail, closing=closing)
+                case Finish(status, reason, answer):
+                    await self._save(self._recorder.make(RunFinished, status=status, stop_reason=reason, answer=answer))
+                case Fail(kind, error):
+                    await self._save(self._recorder.make(RunFailed, kind=kind, error=error))
+                case _ as step:
+                    assert_never(step)
+
+    async def _save(self, *events: JournalEvent) -> None:
+        await self._recorder.save(events, durable=True)
+
+    def _limit(self, limit: StopReason, detail: str, *, closing: bool) -> None:
+        self._recorder.note(self._recorder.make(LimitReached, limit=limit, detail=detail, closing=closing))
+
+    async def _think(self, step: Think) -> None:
+        state = self.state
+        if step.delay:
+            await anyio.sleep(min(step.delay, max(0.0, self._ledger.remaining)))
+        if self._ledger.remaining <= 0:
+            self._time_is_up()
+            return
+        draft = self._prompt.draft(
+            state.messages,
+            measured=state.measured,
+            reported=state.input_tokens,
+            stop=state.stop if step.closing else None,
+        )
+        room = Request(input=draft.input_tokens, output=self._agent.max_output_tokens, prices=self._agent.model.prices)
+        grant = await self._ledger.reserve(room)
+        if isinstance(grant, Refusal):
+            limit, detail = grant.limit, grant.detail
+            if state.stop is not None:
+                limit, detail = state.stop.limit, state.stop.detail
+            self._limit(limit, detail, closing=False)
+            return
+        request = self._request(step, draft, grant)
+        await self._save(self._intent(step, draft, grant))
+        await self._ask(request, draft, grant)
+
+    def _time_is_up(self) -> None:
+        limit = self.state.run.limits.seconds
+        detail = f"{limit:g} seconds" if limit is not None else "the caller's time"
+        self._limit("timeout", detail, closing=False)
+
+    def _request(self, step: Think, draft: Draft, grant: Grant) -> ModelRequest:
+        body = self._agent.model.codec.body(draft.encoded, draft.encoded_tools, grant.output)
+        return ModelRequest(
+            agent=self._agent.name,
+            turn=step.turn,
+            messages=draft.messages,
+            tools=draft.tools,
+            max_output_tokens=grant.output,
+            body=body,
+            attempt=step.attempt,
+        )
+
+    def _intent(self, step: Think, draft: Draft, grant: Grant) -> ModelIntent:
+        return self._recorder.make(
+            ModelIntent,
+            turn=step.turn,
+            attempt=step.attempt,
+            request=draft.digest,
+            messages=len(self.state.messages),
+            closing=step.closing,
+            reserved=grant.amount.tokens,
+            reserved_cost=Cost(amount=grant.amount.cost, known=self._agent.model.prices is not None),
+        )
+
+    async def _ask(self, request: ModelRequest, draft: Draft, grant: Grant) -> None:
+        """Sends one request and notes what came back; the reservation is settled whatever happens."""
+        settled: tuple[Usage, Cost] | None = None
+        facts = ChatFacts(
+            run_id=self.state.run.run,
+            agent=self._agent.name,
+            step=request.turn,
+            model=self._agent.model.name,
+            provider=self._agent.model.provider,
+            max_output_tokens=request.max_output_tokens,
+        )
+        try:
+            with self._tree.tracer.chat(facts) as scope:
+                with anyio.CancelScope(deadline=self._ledger.deadline) as time_limit:
+                    try:
+                        reply = await self._stream(request)
+                    except ModelError as error:
+                        self._failed(error, request.attempt, scope)
+                        return
+                    settled = self._replied(reply, draft, scope)
+                if time_limit.cancelled_caught:
+                    scope.settle(ChatOutcome(error="timeout", message="the run's time is up"))
+                    self._recorder.note(
+                        self._recorder.make(
+                            ModelFailed,
+                            attempt=request.attempt,
+                            kind="timeout",
+                            error="the run's time is up",
+                            retry_in=0,
+                        )
+                    )
+        finally:
+            self._ledger.settle(grant, *(settled or (None, None)))
+
+    async def _stream(self, request: ModelRequest) -> ModelReply:
+        run = self.state.run
+        async for part in self._agent.model.stream(request):
+            if isinstance(part, ModelReply):
+                return part
+            assert isinstance(part, TextDelta)
+            self._tree.publish(
+                TextDeltaEvent(
+                    run_id=run.run, agent=run.agent, step=request.turn, trace_id=run.trace_id, text=part.text
+                )
+            )
+        raise ModelError("broken_stream", f"the stream of {self._agent.model.name} ended without a reply")
+
+    def _failed(self, error: ModelError, attempt: int, scope: Scope) -> None:
+        retry_in = None
+        if error.retryable and attempt < ATTEMPTS:
+            # Spread, so that many runs that were refused together do not come back together.
+            backoff = FIRST_DELAY * 2 ** (attempt - 1) * random.uniform(1.0, 1.5)
+            retry_in = min(LONGEST_DELAY, error.retry_after if error.retry_after is not None else backoff)
+        scope.settle(ChatOutcome(error=error.kind, message=str(error)))
+        self._recorder.note(
+            self._recorder.make(ModelFailed, attempt=attempt, kind=error.kind, error=str(error), retry_in=retry_in)
+        )
+
+    def _replied(self, reply: ModelReply, draft: Draft, scope: Scope) -> tuple[Usage, Cost]:
+        turn = self.state.turn
+        usage = reply.usage or Usage(
+            input_tokens=draft.input_tokens, output_tokens=estimate(_written(reply).encode("utf-8", "replace"))
+        )
+        usage = Usage(model_calls=1) + usage
+        prices = self._agent.model.prices
+        cost = prices.cost(usage) if prices is not None else Cost(known=False)
+        message = reply.message
+        calls = tuple(replace(call, id=f"t{turn}.{n}") for n, call in enumerate(message.calls, 1))
+        event = self._recorder.make(
+            ModelResult,
+            message=replace(message, calls=calls),
+            finish=reply.finish,
+            usage=usage,
+            cost=cost,
+            model=reply.model,
+            estimated=reply.usage is None,
+        )
+        self._recorder.note(event)
+        scope.settle(
+            ChatOutcome(
+                usage=usage,
+                cost=cost,
+                tree_cost=self._tree.cost(),
+                finish=reply.finish,
+                model=reply.model,
+                response_id=reply.response_id,
+            )
+        )
+        return usage, cost
+
+
+def _written(reply: ModelReply) -> str:
+    return reply.message.text + "".join(call.name + call.arguments for call in reply.message.calls)

@@ -1,0 +1,78 @@
+"""The public events that a journal event stands for."""
+
+from collections.abc import Iterator
+
+from orchestrator.events import (
+    ErrorEvent,
+    FinalAnswerEvent,
+    JournalEvent,
+    ModelFailed,
+    ModelResult,
+    PublicEvent,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    StateEvent,
+    ToolCallEvent,
+    ToolInDoubt,
+    ToolIntent,
+    ToolResult,
+    ToolResultEvent,
+    UsageEvent,
+)
+from orchestrator.runtime.state import RunState
+
+
+def public(event: JournalEvent, before: RunState, after: RunState) -> Iterator[PublicEvent]:
+    """What watchers are told when `event` takes a run from one state to the next."""
+    trace_id = after.run.trace_id
+    run_id, agent, step = event.run, event.agent, after.turn
+    if before.name != after.name or before.started is None:
+        previous = before.name if before.started is not None else None
+        yield StateEvent(
+            run_id=run_id, agent=agent, step=step, trace_id=trace_id, state=after.name, previous=previous, at=event.at
+        )
+    match event:
+        case ModelResult():
+            yield UsageEvent(
+                run_id=run_id, agent=agent, step=step, trace_id=trace_id, usage=event.usage, cost=event.cost
+            )
+        case ToolIntent():
+            yield ToolCallEvent(
+                run_id=run_id,
+                agent=agent,
+                step=step,
+                trace_id=trace_id,
+                call=event.call,
+                tool=event.tool,
+                arguments=event.arguments,
+            )
+        case ToolResult() | ToolInDoubt():
+            yield ToolResultEvent(
+                run_id=run_id,
+                agent=agent,
+                step=step,
+                trace_id=trace_id,
+                call=event.call,
+                tool=event.tool,
+                observation=event.observation,
+                is_error=isinstance(event, ToolInDoubt) or event.is_error,
+                seconds=event.seconds if isinstance(event, ToolResult) else 0.0,
+            )
+        case ModelFailed():
+            yield ErrorEvent(run_id=run_id, agent=agent, step=step, trace_id=trace_id, error=event.error)
+        case RunFinished():
+            yield FinalAnswerEvent(
+                run_id=run_id,
+                agent=agent,
+                step=step,
+                trace_id=trace_id,
+                answer=event.answer,
+                status=event.status,
+                stop_reason=event.stop_reason,
+            )
+        case RunFailed() | RunCancelled():
+            error = event.error if isinstance(event, RunFailed) else event.reason
+            yield ErrorEvent(run_id=run_id, agent=agent, step=step, trace_id=trace_id, error=error)
+        case _:
+            return

@@ -1,0 +1,53 @@
+"""A run's events on their way into the journal: numbered, folded and told to watchers in one order."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from orchestrator.events import Event, JournalEvent
+from orchestrator.runtime.publish import public
+from orchestrator.runtime.state import RunState, apply
+from orchestrator.runtime.tree import Tree
+
+E = TypeVar("E", bound=Event)
+
+
+class Recorder:
+    """The only writer of one run's events."""
+
+    def __init__(self, tree: Tree, run: str, agent: str, state: RunState) -> None:
+        self.state = state
+        self._tree = tree
+        self._run = run
+        self._agent = agent
+        self._unsaved: list[JournalEvent] = []
+        self._made = state.seq
+        tree.states[run] = state
+
+    def make(self, event: type[E], /, *, turn: int | None = None, **facts: Any) -> E:
+        """The next event of this run. Events are numbered as they are made, so each must be noted before any wait."""
+        self._made += 1
+        return event(
+            seq=self._made,
+            at=self._tree.now(),
+            run=self._run,
+            agent=self._agent,
+            turn=self.state.turn if turn is None else turn,
+            **facts,
+        )
+
+    def note(self, event: JournalEvent) -> None:
+        """Something happened that need not be on disk before the next step: it is written with what comes next."""
+        assert event.seq == self.state.seq + 1, f"event {event.seq} was noted after {self.state.seq}"
+        before, self.state = self.state, apply(self.state, event)
+        self._tree.states[self._run] = self.state
+        self._unsaved.append(event)
+        for told in public(event, before, self.state):
+            self._tree.publish(told)
+
+    async def save(self, events: Sequence[JournalEvent] = (), *, durable: bool = False) -> None:
+        """Notes `events` and writes everything that is unsaved, in one transaction."""
+        for event in events:
+            self.note(event)
+        unsaved, self._unsaved = self._unsaved, []
+        if unsaved:
+            await self._tree.journal.append(self._tree.claim, unsaved, durable=durable)

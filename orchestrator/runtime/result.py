@@ -1,0 +1,135 @@
+"""What a run came to, in the form that `--json` prints."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_serializer
+
+from orchestrator.events import RunCancelled, RunFailed, RunFinished, Status, StopReason
+from orchestrator.messages import Cost, Usage
+from orchestrator.runtime.state import RunState, StepRecord
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Action(_Model):
+    """One call and its answer. `run_id` is the run of the agent that was called, where it was one."""
+
+    call: str
+    tool: str
+    arguments: Mapping[str, Any] | str
+    is_error: bool
+    observation: str
+    run_id: str | None = Field(default=None, exclude_if=lambda value: value is None)
+
+
+class StepResult(_Model):
+    n: int
+    agent: str
+    thought: str
+    actions: tuple[Action, ...] = ()
+
+
+class UsageResult(_Model):
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    model_calls: int
+    tool_calls: int
+
+
+class CostResult(_Model):
+    """`known` is false where a price was missing; `amount` is then what is known of it."""
+
+    amount: float
+    currency: str = "USD"
+    known: bool
+
+    @field_serializer("amount")
+    def _rounded(self, amount: float) -> float:
+        return round(amount, 6)
+
+
+class ApprovalRequest(_Model):
+    """A call that waits for a person. `call` is its path over the tree."""
+
+    call: str
+    agent: str
+    tool: str
+    arguments: Mapping[str, Any]
+    reason: str
+
+
+class RunResult(_Model):
+    """`usage` and `cost` are of the whole tree, `own_usage` and `steps` of the agent alone."""
+
+    run_id: str
+    status: Status
+    stop_reason: StopReason
+    answer: str
+    agent: str
+    steps: tuple[StepResult, ...]
+    approvals: tuple[ApprovalRequest, ...] = ()
+    usage: UsageResult
+    own_usage: UsageResult
+    cost: CostResult
+    duration_s: float
+    trace_id: str
+
+
+def status_of(state: RunState) -> tuple[Status, StopReason, str]:
+    """How a run stands: its status, the reason, and its answer or what went wrong."""
+    match state.end:
+        case RunFinished(status=status, stop_reason=reason, answer=answer):
+            return status, reason, answer
+        case RunFailed(error=error):
+            return "failed", "error", error
+        case RunCancelled(reason=reason):
+            return "cancelled", "cancelled", reason
+        case None:
+            return "running", "error", state.last_thought
+
+
+def run_result(state: RunState, usage: Usage, cost: Cost) -> RunResult:
+    """The result of the run that `state` is of; `usage` and `cost` are what its whole tree used."""
+    status, reason, answer = status_of(state)
+    return RunResult(
+        run_id=state.run.run,
+        status=status,
+        stop_reason=reason,
+        answer=answer,
+        agent=state.run.agent,
+        steps=tuple(_step(step, state) for step in state.steps),
+        usage=_usage(usage),
+        own_usage=_usage(state.own),
+        cost=CostResult(amount=float(cost.amount), known=cost.known),
+        duration_s=round(state.active, 3),
+        trace_id=state.run.trace_id,
+    )
+
+
+def _step(step: StepRecord, state: RunState) -> StepResult:
+    actions = tuple(
+        Action(
+            call=action.call.id,
+            tool=action.call.name,
+            arguments=action.arguments if action.arguments is not None else action.call.arguments,
+            is_error=action.is_error,
+            observation=action.observation,
+            run_id=action.child,
+        )
+        for action in step.actions
+    )
+    return StepResult(n=step.n, agent=state.run.agent, thought=step.thought, actions=actions)
+
+
+def _usage(usage: Usage) -> UsageResult:
+    return UsageResult(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        model_calls=usage.model_calls,
+        tool_calls=usage.tool_calls,
+    )

@@ -1,0 +1,189 @@
+"""Runs agents: the top one for a person, the others for their callers. All of them are the same loop."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+
+import anyio
+
+from orchestrator.cards import AgentCard
+from orchestrator.events import Limits, RunCancelled, RunResumed, RunStarted
+from orchestrator.messages import Cost, Usage
+from orchestrator.models.base import Model, ToolSpec
+from orchestrator.runtime import wire
+from orchestrator.runtime.agent import Agent
+from orchestrator.runtime.delegation import Answer
+from orchestrator.runtime.journal import Journal
+from orchestrator.runtime.ledger import Amount, Ledger
+from orchestrator.runtime.loop import Loop
+from orchestrator.runtime.recorder import Recorder
+from orchestrator.runtime.result import status_of
+from orchestrator.runtime.state import RunState
+from orchestrator.runtime.team import Team
+from orchestrator.runtime.tree import Caller, Tree
+from orchestrator.tools.servers import leaf
+from orchestrator.tracing.port import RunFacts, RunOutcome
+
+DEEPEST = 3
+"""Levels of agents below the top one."""
+
+ModelFor = Callable[[AgentCard], Model]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What a run is started with. `limits` are the agent's own; those of its callers hold as well."""
+
+    run: str
+    task: str
+    limits: Limits
+    parent: str | None = None
+    call: str | None = None
+    depth: int = 0
+    settings: bytes | None = None
+
+
+class Runner:
+    """Makes agents ready and drives their runs. Holds nothing of any run."""
+
+    def __init__(self, team: Team, model_for: ModelFor, steps: int | None) -> None:
+        self._team = team
+        self._model_for = model_for
+        self._steps = steps
+
+    async def top(self, tree: Tree, card: AgentCard, launch: Launch) -> RunState:
+        """Runs the agent that a person asked, or goes on where an earlier sitting of the same run stopped."""
+        return await self._run(tree, card, launch, None)
+
+    async def child(self, card: AgentCard, task: str, caller: Caller) -> Answer:
+        """Runs an agent for another one; its run is found again by its id when the call is repeated."""
+        tree = caller.tree
+        run = f"{caller.run}/{caller.call}"
+        limits = card.limits.model_copy(update={"steps": card.limits.steps or self._steps})
+        launch = Launch(run=run, task=task, limits=limits, parent=caller.run, call=caller.call, depth=caller.depth + 1)
+        state = await self._run(tree, card, launch, caller.ledger)
+        status, reason, text = status_of(state)
+        usage, cost = totals(tree.below(run).values())
+        spent = wire.Spent(
+            run=run, status=status, stop_reason=reason, usage=usage, cost=cost, trace_id=tree.trace.trace_id
+        )
+        if status == "finished":
+            return Answer(text=text, is_error=False, spent=spent)
+        if status == "stopped":
+            return Answer(
+                text=f"[{card.name} was stopped: {reason}; partial result]\n{text}", is_error=False, spent=spent
+            )
+        return Answer(text=f"agent {card.name} {status}: {text}", is_error=True, spent=spent)
+
+    async def _run(self, tree: Tree, card: AgentCard, launch: Launch, outer: Ledger | None) -> RunState:
+        state = tree.states.get(launch.run, RunState())
+        if state.end is not None:
+            return state
+        limits = launch.limits if state.started is None else state.started.limits
+        left = None if limits.seconds is None else limits.seconds - state.active
+        ledger = Ledger(limits, outer, spent=_spent(tree.below(launch.run).values()), seconds=left)
+        agent = await self._ready(tree.journal, card, state, launch.depth)
+        recorder = Recorder(tree, launch.run, card.name, state)
+        facts = RunFacts(
+            run_id=launch.run,
+            agent=card.name,
+            description=card.description,
+            model=agent.model.name,
+            provider=agent.model.provider,
+        )
+        with tree.tracer.agent(facts) as scope:
+            if state.started is None:
+                await self._start(tree, agent, recorder, launch, limits)
+            else:
+                await recorder.save([recorder.make(RunResumed, fence=tree.claim.fence)])
+            await _drive(Loop(tree, agent, recorder, ledger), recorder)
+            status, reason, text = status_of(recorder.state)
+            usage, cost = totals(tree.below(launch.run).values())
+            scope.settle(
+                RunOutcome(
+                    status=status,
+                    stop_reason=reason,
+                    usage=usage,
+                    own_usage=recorder.state.own,
+                    cost=cost,
+                    error=text if status == "failed" else None,
+                )
+            )
+        return recorder.state
+
+    async def _ready(self, journal: Journal, card: AgentCard, state: RunState, depth: int) -> Agent:
+        """The agent as it is now; for a run that goes on, the model is shown what it was shown before."""
+        offers = await self._team.offers(card, agents=depth < DEEPEST)
+        specs: Sequence[ToolSpec] = tuple(offer.spec for offer in offers)
+        system = self._team.system(card)
+        if state.started is not None:
+            specs = tuple(ToolSpec(**spec) for spec in json.loads(await journal.body(state.started.tools)))
+            system = (await journal.body(state.started.system)).decode()
+        return Agent(
+            card=card,
+            model=self._model_for(card),
+            toolset=self._team.toolset,
+            offers={offer.name: offer for offer in offers},
+            specs=specs,
+            system=system,
+        )
+
+    async def _start(self, tree: Tree, agent: Agent, recorder: Recorder, launch: Launch, limits: Limits) -> None:
+        system = agent.system.encode()
+        tools = json.dumps([asdict(spec) for spec in agent.specs], ensure_ascii=False).encode()
+        settings = launch.settings
+        bodies = {_digest(body): body for body in (system, tools, settings) if body is not None}
+        await tree.journal.keep(bodies)
+        started = recorder.make(
+            RunStarted,
+            task=launch.task,
+            parent=launch.parent,
+            call=launch.call,
+            depth=launch.depth,
+            role=tree.role,
+            limits=limits,
+            model=agent.model.name,
+            trace_id=tree.trace.trace_id,
+            span_id=tree.trace.span_id,
+            system=_digest(system),
+            tools=_digest(tools),
+            max_output_tokens=agent.max_output_tokens,
+            settings=None if settings is None else _digest(settings),
+        )
+        await recorder.save([started], durable=True)
+
+
+async def _drive(loop: Loop, recorder: Recorder) -> None:
+    """Drives a run to its end. A cancelled one says so in its journal before the cancellation goes on."""
+    try:
+        await loop.drive()
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True):
+            await recorder.save([recorder.make(RunCancelled, reason="cancelled by its caller")])
+        raise
+    except ExceptionGroup as group:
+        raise leaf(group) from group
+
+
+def _digest(body: bytes) -> str:
+    return sha256(body).hexdigest()
+
+
+def totals(states: Iterable[RunState]) -> tuple[Usage, Cost]:
+    """What these runs used themselves, added up."""
+    usage, cost = Usage(), Cost()
+    for state in states:
+        usage, cost = usage + state.own, cost + state.own_cost
+    return usage, cost
+
+
+def _spent(states: Iterable[RunState]) -> Amount:
+    """What earlier sittings cost, requests whose reply was lost at their worst."""
+    amount = Amount()
+    for state in states:
+        amount += Amount(tokens=state.own.tokens, cost=state.own_cost.amount, calls=state.own.model_calls)
+        lost = state.lost if state.outstanding is None else (*state.lost, state.outstanding)
+        for reservation in lost:
+            amount += Amount(tokens=reservation.tokens, cost=reservation.cost.amount, calls=1)
+    return amount

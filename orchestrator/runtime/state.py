@@ -1,0 +1,366 @@
+"""A run's state as a pure fold over its events, and the next step as a pure function of that state.
+
+    state = fold(events)        decide(state) -> Step
+
+Nothing here reads a clock, a file or a setting: whatever a decision depends on has become an event first. So a run that
+is rebuilt from its journal, in another process and days later, takes the same next step with the same bytes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, Literal, assert_never
+
+from orchestrator.events import (
+    Effect,
+    JournalEvent,
+    LimitReached,
+    ModelFailed,
+    ModelIntent,
+    ModelResult,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StateName,
+    StopReason,
+    ToolInDoubt,
+    ToolIntent,
+    ToolResult,
+    ToolRetried,
+)
+from orchestrator.messages import AssistantMessage, Cost, Message, ToolCall, ToolMessage, Usage, UserMessage
+from orchestrator.runtime.breakers import Breakers
+
+EMPTY_REPLY = (
+    "Your reply was empty. Either call one of the tools you were given or write the final answer as plain text."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallState:
+    """One call of the current turn. `interrupted` says that a process died while it was under way."""
+
+    call: ToolCall
+    phase: Literal["asked", "sent", "answered"] = "asked"
+    interrupted: bool = False
+    attempt: int = 0
+    effect: Effect = "write"
+    arguments: Mapping[str, Any] | None = None
+    observation: str = ""
+    is_error: bool = False
+    child: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """A turn that is over: what the model said and what came of its calls."""
+
+    n: int
+    thought: str
+    actions: tuple[CallState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """What an unsettled model request may cost at worst."""
+
+    tokens: int
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """Everything that is known of a run. `messages` is the whole transcript after the system prompt."""
+
+    started: RunStarted | None = None
+    seq: int = 0
+    name: StateName = "PLANNING"
+    turn: int = 0
+    messages: tuple[Message, ...] = ()
+    calls: tuple[CallState, ...] = ()
+    steps: tuple[StepRecord, ...] = ()
+    own: Usage = Usage()
+    own_cost: Cost = Cost()
+    children: Usage = Usage()
+    children_cost: Cost = Cost()
+    breakers: Breakers = field(default_factory=Breakers)
+    outstanding: Reservation | None = None
+    lost: tuple[Reservation, ...] = ()
+    attempts: int = 0
+    failure: ModelFailed | None = None
+    answer: str | None = None
+    stop: LimitReached | None = None
+    closed: bool = False
+    end: RunFinished | RunFailed | RunCancelled | None = None
+    input_tokens: int = 0
+    asked: int = 0
+    measured: int = 0
+    active: float = 0.0
+    last_at: float = 0.0
+
+    @property
+    def usage(self) -> Usage:
+        """The agent's own and that of all agents below it."""
+        return self.own + self.children
+
+    @property
+    def cost(self) -> Cost:
+        return self.own_cost + self.children_cost
+
+    @property
+    def run(self) -> RunStarted:
+        """The first event. Raises AssertionError before a run has started."""
+        assert self.started is not None, "the run has not started"
+        return self.started
+
+    @property
+    def last_thought(self) -> str:
+        """The newest text of the model's that is not blank."""
+        for message in reversed(self.messages):
+            if isinstance(message, AssistantMessage) and message.text.strip():
+                return message.text
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Think:
+    """Ask the model. `closing` asks for a last answer without tools."""
+
+    turn: int
+    attempt: int
+    closing: bool = False
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Answer these calls of the turn; those that were interrupted are settled first."""
+
+    calls: tuple[CallState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A limit or breaker ends the run."""
+
+    limit: StopReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    status: Literal["finished", "stopped"]
+    stop_reason: StopReason
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    kind: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing is left to do."""
+
+
+Step = Think | Act | Stop | Finish | Fail | Done
+
+
+def fold(events: Iterable[JournalEvent], state: RunState | None = None) -> RunState:
+    """The state after `events`; `fold(a + b) == fold(b, fold(a))`."""
+    return reduce(apply, events, state or RunState())
+
+
+def decide(state: RunState) -> Step:
+    """The next step. Total: every state has one."""
+    if state.end is not None or state.started is None:
+        return Done()
+    if unanswered := tuple(call for call in state.calls if call.phase != "answered"):
+        return Act(unanswered)
+    if state.stop is not None:
+        return _close(state, state.stop)
+    if state.answer is not None:
+        return Finish("finished", "answered", state.answer)
+    if state.failure is not None and state.failure.retry_in is None:
+        return Fail(state.failure.kind, state.failure.error)
+    if (tripped := state.breakers.tripped) is not None:
+        return Stop(*tripped)
+    limit = state.run.limits.steps
+    if limit is not None and state.turn >= limit and state.attempts == 0:
+        return Stop("max_steps", f"{limit} steps")
+    return _think(state)
+
+
+def _think(state: RunState, *, closing: bool = False) -> Think:
+    asked_again = state.failure is not None or state.attempts > 0
+    turn = state.turn if asked_again else state.turn + 1
+    delay = state.failure.retry_in or 0.0 if state.failure is not None else 0.0
+    return Think(turn, state.attempts + 1, closing, delay)
+
+
+def _close(state: RunState, stop: LimitReached) -> Step:
+    """A stopped run asks once for an answer without tools, when its budget allowed that; else it says what it has."""
+    failed = state.failure is not None and state.failure.retry_in is None
+    if stop.closing and not state.closed and not failed:
+        return _think(state, closing=True)
+    return Finish("stopped", stop.limit, state.answer or partial_answer(state))
+
+
+def partial_answer(state: RunState) -> str:
+    """What a stopped run has to say without asking the model again: the limit, the last thought, what was done."""
+    assert state.stop is not None
+    made = [action for step in state.steps for action in step.actions]
+    failed = sum(action.is_error for action in made)
+    lines = [f"Stopped before the task was done: {state.stop.limit} ({state.stop.detail})."]
+    if thought := state.last_thought:
+        lines.append(f"Last thought: {thought}")
+    lines.append(f"Done so far: {len(state.steps)} steps, {len(made)} tool calls, {failed} of them failed.")
+    good = [action for action in made if not action.is_error]
+    if good:
+        lines.append(f"Last result ({good[-1].call.name}): {good[-1].observation[:2000]}")
+    return "\n".join(lines)
+
+
+def apply(state: RunState, event: JournalEvent) -> RunState:
+    """One step of the fold."""
+    passed = max(0.0, event.at - state.last_at) if state.last_at and not isinstance(event, RunResumed) else 0.0
+    state = replace(state, seq=event.seq, last_at=event.at, active=state.active + passed)
+    match event:
+        case RunStarted():
+            return replace(state, started=event, messages=(UserMessage(text=event.task),))
+        case RunResumed():
+            return _resumed(state)
+        case ModelIntent() | ModelResult() | ModelFailed():
+            return _apply_model(state, event)
+        case ToolIntent() | ToolResult() | ToolInDoubt() | ToolRetried():
+            return _apply_tool(state, event)
+        case LimitReached():
+            return replace(state, stop=event, failure=None, attempts=0)
+        case RunFinished():
+            return replace(state, end=event, answer=event.answer, name="FINISHED")
+        case RunFailed() | RunCancelled():
+            return replace(state, end=event, name="FAILED")
+        case _:
+            assert_never(event)
+
+
+def _resumed(state: RunState) -> RunState:
+    """Another process goes on: what was under way is in doubt, and a lost model reply stays charged at its worst."""
+    calls = tuple(replace(call, interrupted=True) if call.phase == "sent" else call for call in state.calls)
+    lost = state.lost if state.outstanding is None else (*state.lost, state.outstanding)
+    return replace(state, calls=calls, lost=lost, outstanding=None)
+
+
+def _apply_model(state: RunState, event: ModelIntent | ModelResult | ModelFailed) -> RunState:
+    match event:
+        case ModelIntent():
+            reserved = Reservation(tokens=event.reserved, cost=event.reserved_cost)
+            return replace(
+                state,
+                name="THINKING",
+                turn=event.turn,
+                attempts=event.attempt,
+                outstanding=reserved,
+                failure=None,
+                asked=event.messages,
+            )
+        case ModelResult():
+            return _replied(state, event)
+        case ModelFailed():
+            return replace(state, failure=event, outstanding=None)
+
+
+def _replied(state: RunState, event: ModelResult) -> RunState:
+    message = event.message
+    state = replace(
+        state,
+        outstanding=None,
+        attempts=0,
+        failure=None,
+        own=state.own + event.usage,
+        own_cost=state.own_cost + event.cost,
+        input_tokens=event.usage.input_tokens,
+        measured=state.asked,
+    )
+    if state.stop is not None:
+        return replace(state, closed=True, answer=message.text.strip() or None)
+    if message.calls:
+        calls = tuple(CallState(call=call) for call in message.calls)
+        return replace(
+            state,
+            name="ACTING",
+            messages=(*state.messages, message),
+            calls=calls,
+            breakers=state.breakers.parsed(),
+        )
+    step = StepRecord(n=event.turn, thought=message.text)
+    if not message.text.strip():
+        messages = (*state.messages, UserMessage(text=EMPTY_REPLY))
+        return replace(state, messages=messages, steps=(*state.steps, step), breakers=state.breakers.unparseable())
+    return replace(state, messages=(*state.messages, message), steps=(*state.steps, step), answer=message.text)
+
+
+def _apply_tool(state: RunState, event: ToolIntent | ToolResult | ToolInDoubt | ToolRetried) -> RunState:
+    match event:
+        case ToolIntent():
+            counted = 1 if event.attempt == 1 else 0
+            state = replace(state, own=state.own + Usage(tool_calls=counted))
+            return _update(
+                state,
+                event.call,
+                phase="sent",
+                interrupted=False,
+                attempt=event.attempt,
+                effect=event.effect,
+                arguments=event.arguments,
+            )
+        case ToolRetried():
+            return state
+        case ToolInDoubt():
+            return _answered(_update(state, event.call, phase="answered", observation=event.observation, is_error=True))
+        case ToolResult():
+            changes: dict[str, Any] = {
+                "phase": "answered",
+                "observation": event.observation,
+                "is_error": event.is_error,
+                "child": event.child,
+            }
+            if event.arguments is not None:
+                changes["arguments"] = event.arguments
+            state = replace(
+                state,
+                children=state.children + (event.usage or Usage()),
+                children_cost=state.children_cost + (event.cost or Cost()),
+            )
+            return _answered(_update(state, event.call, **changes))
+
+
+def _update(state: RunState, call: str, **changes: Any) -> RunState:
+    calls = tuple(replace(item, **changes) if item.call.id == call else item for item in state.calls)
+    return replace(state, calls=calls)
+
+
+def _answered(state: RunState) -> RunState:
+    """With the last answer the turn is observed: all answers join the transcript in call order."""
+    if any(call.phase != "answered" for call in state.calls):
+        return state
+    observations = tuple(
+        ToolMessage(call=call.call, text=call.observation, is_error=call.is_error) for call in state.calls
+    )
+    message = state.messages[-1]
+    thought = message.text if isinstance(message, AssistantMessage) else ""
+    step = StepRecord(n=state.turn, thought=thought, actions=state.calls)
+    return replace(
+        state,
+        name="OBSERVING",
+        messages=(*state.messages, *observations),
+        calls=(),
+        steps=(*state.steps, step),
+        breakers=state.breakers.observed(
+            [(c.call.name, c.arguments, c.call.arguments, c.observation, c.is_error) for c in state.calls]
+        ),
+    )

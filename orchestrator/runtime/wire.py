@@ -1,0 +1,35 @@
+"""What calls and results of agents carry in `_meta`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from orchestrator.events import Status, StopReason
+from orchestrator.messages import Cost, Usage
+
+KEY = "orchestrator/key"
+"""The call's path over the whole tree, which is also its idempotency key."""
+
+SPENT = "orchestrator/spent"
+
+
+class Spent(BaseModel):
+    """What an agent's run and everything below it used, in the result of its call."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run: str
+    status: Status
+    stop_reason: StopReason
+    usage: Usage
+    cost: Cost
+    trace_id: str = ""
+
+
+def spent(meta: Mapping[str, Any]) -> Spent | None:
+    """Reads what an agent's result says it used; None when it says nothing that can be read."""
+    try:
+        return Spent.model_validate(meta[SPENT])
+    except (KeyError, ValidationError):
+        return None

@@ -1,0 +1,1 @@
+"""MCP servers as one toolset: lifetimes, names, schemas, arguments, policy, results."""

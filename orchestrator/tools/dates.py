@@ -1,0 +1,128 @@
+"""Dates as people write them, to ISO 8601. Nothing is guessed: no year, no order of day and month, no UTC offset."""
+
+import re
+import unicodedata
+from datetime import date, time
+from typing import Final
+
+_MONTHS: Final = {
+    "jan": 1,
+    "feb": 2,
+    "mar": 3,
+    "apr": 4,
+    "may": 5,
+    "jun": 6,
+    "jul": 7,
+    "aug": 8,
+    "sep": 9,
+    "sept": 9,
+    "oct": 10,
+    "nov": 11,
+    "dec": 12,
+    "january": 1,
+    "february": 2,
+    "march": 3,
+    "april": 4,
+    "june": 6,
+    "july": 7,
+    "august": 8,
+    "september": 9,
+    "october": 10,
+    "november": 11,
+    "december": 12,
+}
+_YEAR_FIRST = re.compile(
+    r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})|(\d{4})(\d\d)(\d\d)|(\d{4}) ?年 ?(\d{1,2}) ?月 ?(\d{1,2}) ?[日号號]"
+)
+_YEAR_LAST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})")
+_NO_YEAR = re.compile(r"\d{1,2}[-/.]\d{1,2}|\d{1,2} ?月 ?\d{1,2} ?[日号號]?")
+_WEEKDAY = re.compile(r"^(mon|tues?|wed(nes)?|thu(rs)?|fri|sat(ur)?|sun)(day)?\.?,? ", re.IGNORECASE)
+_WORD = re.compile(r"[a-z]+|\d+")
+_CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d)(\.\d{1,9})?)?\s*(am|pm)?\s*(z|utc|gmt|[+-]\d\d:?\d\d)?", re.IGNORECASE)
+_SPLIT = re.compile(r"^(.*?\S)[tT ,]\s*(\d{1,2}:\d\d.*)$", re.DOTALL)
+
+
+class NoDate(ValueError):
+    """Why a text is no date; for the model to read."""
+
+
+def iso_date(text: str) -> str:
+    """`2025-03-09` from a common form. Raises NoDate. A time is refused unless it is midnight."""
+    day, clock = _parts(text)
+    if clock and clock[:8] != "00:00:00":
+        raise NoDate("a date without a time of day is wanted, e.g. 2025-03-09")
+    return day
+
+
+def iso_datetime(text: str) -> str:
+    """`2025-03-09T14:30:00Z` from a common form. Raises NoDate. A date alone is its first moment in UTC."""
+    day, clock = _parts(text)
+    if not clock:
+        return f"{day}T00:00:00Z"
+    if not (clock.endswith("Z") or "+" in clock or "-" in clock):
+        raise NoDate("the offset from UTC is missing; write e.g. 2025-03-09T14:30:00Z or 2025-03-09T14:30:00+01:00")
+    return f"{day}T{clock}"
+
+
+def _parts(text: str) -> tuple[str, str]:
+    text = " ".join(unicodedata.normalize("NFKC", text[:80]).split())
+    if split := _SPLIT.match(text):
+        return _day(split.group(1).rstrip(",")), _clock(split.group(2))
+    return _day(text), ""
+
+
+def _day(text: str) -> str:
+    text = _WEEKDAY.sub("", text)
+    if match := _YEAR_FIRST.fullmatch(text):
+        year, month, day = (int(part) for part in match.groups() if part is not None)
+        return _iso(year, month, day)
+    if match := _YEAR_LAST.fullmatch(text):
+        first, second, year = (int(part) for part in match.groups())
+        if first <= 12 and second <= 12 and first != second:
+            raise NoDate("day and month cannot be told apart; write the year first, e.g. 2025-03-09")
+        return _iso(year, second, first) if second <= 12 else _iso(year, first, second)
+    if _NO_YEAR.fullmatch(text):
+        raise NoDate("the year is missing; write e.g. 2025-03-09")
+    return _named_month(text.lower())
+
+
+def _named_month(text: str) -> str:
+    """`9 Mar 2025`, `March 9th, 2025`, `2025 March 9`: one month's name, one year of four digits, one day."""
+    words = [word for word in _WORD.findall(text) if word not in {"of", "the", "st", "nd", "rd", "th"}]
+    months = [_MONTHS[word] for word in words if word in _MONTHS]
+    numbers = [word for word in words if word.isdigit()]
+    if len(months) != 1 or len(words) != 1 + len(numbers) or re.search(r"[^a-z0-9 ,.\-/]", text):
+        raise NoDate("this is no date; write e.g. 2025-03-09")
+    years = [number for number in numbers if len(number) == 4]
+    days = [number for number in numbers if len(number) <= 2]
+    if len(years) == 0 and len(numbers) == 1:
+        raise NoDate("the year is missing; write e.g. 2025-03-09")
+    if len(years) != 1 or len(days) != 1 or len(numbers) != 2:
+        raise NoDate("day, month and a year of four digits are needed; write e.g. 2025-03-09")
+    return _iso(int(years[0]), months[0], int(days[0]))
+
+
+def _clock(text: str) -> str:
+    match = _CLOCK.fullmatch(text)
+    if not match:
+        raise NoDate("the time of day cannot be read; write e.g. 2025-03-09T14:30:00Z")
+    hour, minute, second, fraction, half, offset = match.groups()
+    hours = int(hour)
+    if half:
+        if not 1 <= hours <= 12:
+            raise NoDate("the time of day cannot be read; write e.g. 2025-03-09T14:30:00Z")
+        hours = hours % 12 + (12 if half.lower() == "pm" else 0)
+    try:
+        clock = time(hours, int(minute), int(second or 0)).isoformat() + (fraction or "")
+    except ValueError as error:
+        raise NoDate("there is no such time of day; write e.g. 2025-03-09T14:30:00Z") from error
+    if not offset:
+        return clock
+    return clock + ("Z" if offset[0] not in "+-" else offset if ":" in offset else f"{offset[:3]}:{offset[3:]}")
+
+
+def _iso(year: int, month: int, day: int) -> str:
+    try:
+        return date(year, month, day).isoformat()
+    except ValueError as error:
+        raise NoDate("there is no such day; write e.g. 2025-03-09") from error

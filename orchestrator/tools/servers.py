@@ -1,0 +1,203 @@
+"""One MCP server and the task that owns it.
+
+A `Client` must be left by the task that entered it, so each server has an owner task that does nothing else; calls
+come from any task. The owner's end is the server's death: calls answer "unavailable", and the next one starts it anew.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Literal, cast
+
+import anyio
+import anyio.abc
+from mcp import Client
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, Tool
+
+from orchestrator.config import ServerSettings
+from orchestrator.errors import ToolUnavailable
+from orchestrator.tools.stdio import Process, pipes
+
+logger = logging.getLogger(__name__)
+
+Connect = Callable[[], AbstractAsyncContextManager[Client]]
+TIMED_OUT = -32001
+CLOSED = -32000
+
+
+class ToolTimeout(Exception):
+    """A call took longer than it may; the server has been told to stop it. `seconds` is the limit."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"no answer within {seconds:g} s")
+
+
+class Server:
+    """A server by its configured name, up or down. `tools` is its list when it was last up."""
+
+    def __init__(
+        self, name: str, connect: Connect, *, start_timeout: float, transport: Literal["pipe", "tcp", ""] = ""
+    ) -> None:
+        self.name = name
+        self.transport: Literal["pipe", "tcp", ""] = transport
+        self.tools: tuple[Tool, ...] = ()
+        self.problem = ""
+        self._connect = connect
+        self._start_timeout = start_timeout
+        self._client: Client | None = None
+        self._settled = anyio.Event()
+        self._stop = anyio.Event()
+        self._restart: Callable[[], None] | None = None
+
+    @property
+    def up(self) -> bool:
+        return self._client is not None
+
+    def start(self, group: anyio.abc.TaskGroup) -> None:
+        """Starts the owner task in `group`, which is where a dead server is started again as well."""
+        self._restart = lambda: self.start(group)
+        self._settled, self._stop = anyio.Event(), anyio.Event()
+        group.start_soon(self._own, name=f"server {self.name}")
+
+    def stop(self) -> None:
+        self._restart = None
+        self._stop.set()
+
+    async def settled(self) -> None:
+        """Waits until the server is up, or known to be down."""
+        await self._settled.wait()
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], *, timeout: float | None, meta: Mapping[str, Any]
+    ) -> CallToolResult:
+        """Calls a tool.
+
+        Raises:
+            ToolUnavailable: the server is down, or went down during the call.
+            ToolTimeout: no answer in time; the server was told.
+            MCPError: the server refused the request.
+        """
+        client = await self._live()
+        try:
+            return await client.call_tool(tool, arguments, read_timeout_seconds=timeout, meta=dict(meta) or None)  # pyright: ignore[reportArgumentType]
+        except MCPError as error:
+            if error.error.code == TIMED_OUT and timeout is not None:
+                raise ToolTimeout(timeout) from error
+            if error.error.code == CLOSED:
+                raise ToolUnavailable(self.name, f"server {self.name} went away during the call") from error
+            raise
+
+    async def _live(self) -> Client:
+        if self._client is None and self._settled.is_set() and self._restart is not None:
+            self._restart()
+        await self._settled.wait()
+        if self._client is None:
+            raise ToolUnavailable(self.name, f"server {self.name} is unavailable: {self.problem or 'it was stopped'}")
+        return self._client
+
+    async def _own(self) -> None:
+        """Enters the client, publishes it, and leaves it again: the whole life of one connection."""
+        settled, stop = self._settled, self._stop
+        # The deadline covers the whole body and is lifted once the server answers: scopes must nest.
+        scope = anyio.CancelScope(deadline=anyio.current_time() + self._start_timeout)
+        try:
+            with scope:
+                async with self._connect() as client:
+                    self.tools = await list_tools(client)
+                    scope.deadline = float("inf")
+                    self.problem, self._client = "", client
+                    settled.set()
+                    await stop.wait()
+            if scope.cancelled_caught:
+                self.problem = f"it did not answer within {self._start_timeout:g} s"
+        except Exception as error:
+            # Whatever a server or its transport throws is this server's trouble alone; it is told to whoever calls.
+            self.problem = describe(error)
+        finally:
+            self._client = None
+            settled.set()
+        if self.problem and not stop.is_set():
+            logger.info("server %s: %s", self.name, self.problem)
+
+
+async def list_tools(client: Client) -> tuple[Tool, ...]:
+    """All pages of a server's tool list."""
+    tools: list[Tool] = []
+    cursor = None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        tools += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            return tuple(tools)
+
+
+def leaf(error: BaseException) -> BaseException:
+    """The first exception inside a group of them, or the exception itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+def describe(error: BaseException) -> str:
+    """The one line that matters in an exception or a group of them."""
+    error = leaf(error)
+    return str(error) or type(error).__name__
+
+
+def stdio_server(name: str, start: Callable[[], Process], *, start_timeout: float) -> Server:
+    """A server that is a child process. `start` gives a new one, or one that runs already; it may raise OSError."""
+
+    @asynccontextmanager
+    async def connect() -> AsyncGenerator[Client]:
+        child = start()
+        try:
+            async with Client(pipes(child)) as client:
+                yield client
+        except Exception as error:
+            words = child.last_words()
+            raise RuntimeError(f"{describe(error)}. Its last lines: {words}" if words else describe(error)) from error
+        finally:
+            with anyio.CancelScope(shield=True):
+                await child.close()
+
+    return Server(name, connect, start_timeout=start_timeout, transport="pipe")
+
+
+def http_server(name: str, settings: Callable[[], ServerSettings], *, start_timeout: float) -> Server:
+    """A server at a URL, over streamable HTTP or, where the configuration says so, the older SSE."""
+
+    @asynccontextmanager
+    async def connect() -> AsyncGenerator[Client]:
+        where = settings()
+        assert where.url is not None, "a server without a command has a URL"
+        async with AsyncExitStack() as stack:
+            if where.transport == "sse":
+                transport = sse_client(where.url, headers=dict(where.headers))
+            else:
+                http = await stack.enter_async_context(create_mcp_http_client(headers=dict(where.headers)))
+                transport = streamable_http_client(where.url, http_client=http)
+            yield await stack.enter_async_context(Client(transport))
+
+    return Server(name, connect, start_timeout=start_timeout, transport="tcp")
+
+
+def broken_server(name: str, problem: str) -> Server:
+    """A server that cannot even be tried, so that whoever calls it is told why."""
+
+    @asynccontextmanager
+    async def connect() -> AsyncGenerator[Client]:
+        raise RuntimeError(problem)
+        yield  # pragma: no cover - what makes this a generator
+
+    return Server(name, connect, start_timeout=1.0)
+
+
+def local_server(name: str, server: Any) -> Server:
+    """A server object of this process."""
+    return Server(name, lambda: Client(server), start_timeout=30.0)

@@ -1,0 +1,164 @@
+"""All servers as one toolset: what is offered under which name, and one way to call it.
+
+A call never raises but for cancellation: whatever goes wrong is a reply that the model can read.
+"""
+
+import difflib
+import logging
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.abc
+import pydantic
+from mcp.shared.exceptions import MCPError
+from mcp_types import Tool
+
+from orchestrator.errors import ToolUnavailable
+from orchestrator.events import Effect
+from orchestrator.models.base import ToolSpec
+from orchestrator.tools import results
+from orchestrator.tools.arguments import ArgumentSchema
+from orchestrator.tools.names import distinct, model_name
+from orchestrator.tools.servers import Server, ToolTimeout, describe
+
+logger = logging.getLogger(__name__)
+
+AGENTS = "agents"
+"""The server that specialists are tools of; no configured server may have its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A tool under the name that models see. `schema` is the original one, which validates."""
+
+    name: str
+    server: Server
+    tool: Tool
+    schema: ArgumentSchema
+    effect: Effect
+
+    @property
+    def spec(self) -> ToolSpec:
+        description = self.tool.description or self.tool.title or ""
+        return ToolSpec(name=self.name, description=description, parameters=shown(self.tool.input_schema))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What came of a call. `error` is a short kind, None when it worked; `meta` is what the server sent beside it."""
+
+    text: str
+    error: str | None = None
+    meta: Mapping[str, Any]
+
+
+class Toolset:
+    """The servers of an orchestrator, in the order of its configuration."""
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self.servers = {server.name: server for server in servers}
+        self.left_out: dict[str, str] = {}
+        self._offers: dict[str, Offer] = {}
+        self._started: set[str] = set()
+        self._group: anyio.abc.TaskGroup
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator["Toolset"]:
+        """The time in which servers run. They are started by `start` or at the first need, and all end on leaving."""
+        async with anyio.create_task_group() as self._group:
+            try:
+                yield self
+            finally:
+                for server in self.servers.values():
+                    server.stop()
+
+    def start(self, names: Iterable[str]) -> None:
+        """Starts those of the servers that were not started yet, all at once."""
+        for name in names:
+            if name not in self._started:
+                self._started.add(name)
+                self.servers[name].start(self._group)
+
+    async def ready(self, names: Iterable[str]) -> None:
+        """Waits until each of the servers is up or known to be down, then names their tools."""
+        names = list(names)
+        self.start(names)
+        for name in names:
+            await self.servers[name].settled()
+        self._name_tools()
+
+    def offers(self, servers: Iterable[str] | None = None) -> tuple[Offer, ...]:
+        """All tools of the named servers, or of all; in a fixed order."""
+        wanted = None if servers is None else set(servers)
+        return tuple(offer for offer in self._offers.values() if wanted is None or offer.server.name in wanted)
+
+    def get(self, name: str) -> Offer | None:
+        return self._offers.get(name)
+
+    async def call(
+        self, offer: Offer, arguments: dict[str, Any], *, timeout: float | None, meta: Mapping[str, Any]
+    ) -> Reply:
+        """Calls a tool and words whatever happens for the model."""
+        try:
+            result = await offer.server.call(offer.tool.name, arguments, timeout=timeout, meta=meta)
+        except ToolUnavailable as error:
+            return Reply(text=results.failure(offer.name, str(error)), error="unavailable", meta={})
+        except ToolTimeout as error:
+            return Reply(text=results.failure(offer.name, f"{error}; the call was stopped"), error="timeout", meta={})
+        except MCPError as error:
+            return Reply(text=results.failure(offer.name, str(error)), error=str(error.error.code), meta={})
+        except (RuntimeError, ExceptionGroup, pydantic.ValidationError) as error:
+            # The SDK's own complaints about a result, such as one that breaks the tool's declared output schema.
+            return Reply(text=results.failure(offer.name, describe(error)), error="bad_result", meta={})
+        text = results.observation(result)
+        if result.is_error:
+            return Reply(text=results.failure(offer.name, text), error="tool_error", meta=result.meta or {})
+        return Reply(text=text, meta=result.meta or {})
+
+    def _name_tools(self) -> None:
+        """Names are given once; a tool that came later joins without moving the others."""
+        taken = {(offer.server.name, offer.tool.name) for offer in self._offers.values()}
+        for server in self.servers.values():
+            for tool in server.tools:
+                if (server.name, tool.name) in taken:
+                    continue
+                name = model_name(server.name, tool.name)
+                if name in self._offers:
+                    name = distinct(server.name, tool.name)
+                try:
+                    schema = ArgumentSchema(tool.input_schema)
+                except ValueError as error:
+                    self.left_out[name] = f"its input schema cannot be used: {error}"
+                    logger.warning("tool %s is left out: %s", name, self.left_out[name])
+                    continue
+                self._offers[name] = Offer(
+                    name=name, server=server, tool=tool, schema=schema, effect=effect(server, tool)
+                )
+
+
+def effect(server: Server, tool: Tool) -> Effect:
+    """What repeating a call would do, by the server's own annotations; no annotation means that it writes."""
+    if server.name == AGENTS:
+        return "agent"
+    hints = tool.annotations
+    if hints is not None and hints.read_only_hint:
+        return "read"
+    if hints is not None and hints.idempotent_hint:
+        return "idempotent"
+    return "write"
+
+
+def shown(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema as a model is shown it: an object at its top, without what only validators read."""
+    kept = {key: value for key, value in schema.items() if key not in ("$schema", "$id", "title")}
+    return {"type": "object", "properties": {}, **kept}
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three known names that look like `name`; a server's part that was left out is forgiven."""
+    names = list(known)
+    tails = [full for full in names if full.rpartition("__")[2] == name.rpartition("__")[2]]
+    return tails[:3] or difflib.get_close_matches(name, names, n=3, cutoff=0.5)

@@ -1,0 +1,66 @@
+"""What was said, as text that a span can carry: valid JSON within a bound, free of what UTF-8 cannot hold."""
+
+import json
+from typing import Any, cast
+
+MAX_BYTES = 32_768
+"""Of one captured attribute. A gRPC collector refuses messages above 4 MiB and then loses the whole batch."""
+
+_WIDTHS = (4_096, 1_024, 256, 64, 16)
+_DEPTH = 32
+
+
+def clean(text: str, limit: int = 500) -> str:
+    """The head of `text`. Lone surrogates become `?`: one of them would cost the whole batch when it is encoded."""
+    text = text if len(text) <= limit else text[: limit - 1] + "…"
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def capped_json(value: Any, limit: int = MAX_BYTES) -> str:
+    """`value` as JSON of at most `limit` bytes; what is too long is cut inside, so that it stays valid JSON."""
+    text = _json(value)
+    if _size(text) <= limit:
+        return text
+    for width in _WIDTHS:
+        text = _json(_shortened(value, width, _DEPTH))
+        if _size(text) <= limit:
+            return text
+    return '"… too long to show"'
+
+
+def capped_result(text: str, limit: int = MAX_BYTES) -> str:
+    """A tool's answer as JSON: as it is when it is JSON itself, else as a JSON string."""
+    if text[:1] in ("{", "["):
+        try:
+            return capped_json(json.loads(text), limit)
+        except (ValueError, RecursionError):
+            pass
+    return capped_json(text, limit)
+
+
+def _json(value: Any) -> str:
+    try:
+        return clean(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str), 1 << 62)
+    except (ValueError, RecursionError):
+        return '"… cannot be shown as JSON"'
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _shortened(value: Any, width: int, depth: int) -> Any:
+    """Strings cut to `width` characters, collections to as many entries, and no deeper than `depth`."""
+    if isinstance(value, str):
+        return value if len(value) <= width else f"{value[:width]}… ({len(value) - width} more characters)"
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if depth == 0:
+        return "…"
+    if isinstance(value, dict):
+        fields = list(cast("dict[str, Any]", value).items())
+        short = {str(name)[:width]: _shortened(part, width, depth - 1) for name, part in fields[:width]}
+        return short if len(fields) <= width else {**short, "…": f"{len(fields) - width} more fields"}
+    parts = list(cast("list[Any]", value))
+    cut = [_shortened(part, width, depth - 1) for part in parts[:width]]
+    return cut if len(parts) <= width else [*cut, f"… ({len(parts) - width} more)"]

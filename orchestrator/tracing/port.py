@@ -1,0 +1,164 @@
+"""The one seam through which the loop is watched while it works: a scope around each run, agent, model and tool call.
+
+A scope is entered and left in the same task. What happened inside is told once, by `settle`, in the loop's own terms;
+names of conventions live with the implementation. `NullTracer` costs nothing and still hands out trace ids, so that a
+run has one whether or not it is traced.
+"""
+
+import secrets
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from orchestrator.messages import Cost, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceContext:
+    """A place in a trace: 32 and 16 lower-case hex digits."""
+
+    trace_id: str
+    span_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What is known of a run when its scope opens. `agent` is the root agent of a workflow, or the agent itself."""
+
+    run_id: str
+    agent: str
+    description: str = ""
+    model: str = ""
+    provider: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatFacts:
+    run_id: str
+    agent: str
+    step: int
+    model: str
+    provider: str
+    max_output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFacts:
+    """`transport` is `pipe`, `tcp` or `` for a server in this process."""
+
+    run_id: str
+    agent: str
+    call: str
+    tool: str
+    server: str
+    description: str = ""
+    transport: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """`usage` and `cost` are of the whole tree, `own_usage` of the agent alone.
+
+    `error` is None unless the run failed; then a short, low-cardinality kind, or a message where there is no kind.
+    """
+
+    status: str
+    stop_reason: str
+    usage: Usage
+    own_usage: Usage
+    cost: Cost
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatOutcome:
+    """`tree_cost` is what the tree has spent, this call included. `error` is a short, low-cardinality kind."""
+
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    tree_cost: Cost = Cost()
+    finish: str = ""
+    model: str = ""
+    response_id: str = ""
+    error: str | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutcome:
+    text: str
+    error: str | None = None
+
+
+Outcome = RunOutcome | ChatOutcome | ToolOutcome
+
+
+class Scope(Protocol):
+    @property
+    def context(self) -> TraceContext: ...
+
+    def settle(self, outcome: Outcome) -> None:
+        """Says how it ended; called at most once. A scope that is left without it was cancelled or crashed."""
+        ...
+
+    def note(self, name: str, facts: Mapping[str, str | int | float | bool]) -> None:
+        """Something worth a line happened inside: a retry, a limit, an approval."""
+        ...
+
+
+class Tracer(Protocol):
+    def workflow(self, facts: RunFacts, first: TraceContext | None = None) -> AbstractContextManager[Scope]:
+        """One sitting of a run. `first` is the scope of its first sitting: the same trace goes on below it."""
+        ...
+
+    def agent(self, facts: RunFacts) -> AbstractContextManager[Scope]: ...
+
+    def chat(self, facts: ChatFacts) -> AbstractContextManager[Scope]: ...
+
+    def tool(self, facts: ToolFacts) -> AbstractContextManager[Scope]: ...
+
+    async def aclose(self) -> None:
+        """Sends what is left, within two seconds."""
+        ...
+
+
+class _NullScope:
+    __slots__ = ("context",)
+
+    def __init__(self, context: TraceContext) -> None:
+        self.context = context
+
+    def settle(self, outcome: Outcome) -> None:
+        del outcome
+
+    def note(self, name: str, facts: Mapping[str, str | int | float | bool]) -> None:
+        del name, facts
+
+
+class NullTracer:
+    """Traces nothing."""
+
+    def __init__(self) -> None:
+        self._silent = nullcontext[Scope](_NullScope(TraceContext(trace_id="0" * 32, span_id="0" * 16)))
+
+    def workflow(self, facts: RunFacts, first: TraceContext | None = None) -> AbstractContextManager[Scope]:
+        del facts
+        context = first or TraceContext(trace_id=secrets.token_hex(16), span_id=secrets.token_hex(8))
+        return nullcontext[Scope](_NullScope(context))
+
+    def agent(self, facts: RunFacts) -> AbstractContextManager[Scope]:
+        del facts
+        return self._silent
+
+    def chat(self, facts: ChatFacts) -> AbstractContextManager[Scope]:
+        del facts
+        return self._silent
+
+    def tool(self, facts: ToolFacts) -> AbstractContextManager[Scope]:
+        del facts
+        return self._silent
+
+    async def aclose(self) -> None:
+        return None

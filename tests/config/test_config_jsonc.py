@@ -1,0 +1,84 @@
+"""JSON with comments and trailing commas, and what its errors say."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.config.jsonc import parse
+from orchestrator.errors import ConfigurationError
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(json_values, st.sampled_from([None, 1]))
+def test_all_json_is_read(value: object, indent: int | None) -> None:
+    assert parse(json.dumps(value, indent=indent)).value == value
+    assert parse(json.dumps(value, ensure_ascii=False)).value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[1,2,]", [1, 2]),
+        ('{"a": 1,}', {"a": 1}),
+        ('// x\n{"a": /* y\n z */ "// no", }// end', {"a": "// no"}),
+        ("[]", []),
+        ("{ }", {}),
+        ('"\\u00e9"', "é"),
+    ],
+)
+def test_what_people_write(text: str, value: object) -> None:
+    assert parse(text).value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "1:1: the file is empty"),
+        ("// only\n", "2:1: the file is empty"),
+        ('{"a": 1', "1:8: the file ends here: `}` is missing, for the `{` of line 1, column 1"),
+        ('{\n "a": [1,\n2', "3:2: the file ends here: `]` is missing, for the `[` of line 2, column 7"),
+        ('{"a": 1}}', "1:9: the file should end here; `}` is left over"),
+        ('{"a": 1 "b": 2}', '1:9: `,` or `}` is missing before `"`'),
+        ('{"a" 1}', "1:6: `:` is missing"),
+        ("{a: 1}", "1:2: a name in double quotes"),
+        ("{'a': 1}", "1:2: a name in double quotes"),
+        ("{\"a\": 'b'}", "1:7: a value is expected; text is written in double quotes"),
+        ('{"a": b}', "1:7: a value is expected; text is written in double quotes"),
+        ('{"a": }', "1:7: a value is expected, not `}`"),
+        ('{"a":', "1:6: the file ends where a value is expected"),
+        ('{"a": "b\n"}', "1:7: this text is not closed on its line"),
+        ('{"a": "C:\\dir"}', "1:7: this text has a wrong"),
+        ('{"a": "\\ud800"}', "1:7: this text has a wrong"),
+        ("[1,,2]", "1:4: a value is expected, not `,`"),
+        ("[01]", "1:2: a value is expected"),
+        ("/* x", "1:1: this comment is not closed"),
+        ("[" * 1000, "1:102: this is nested more than 100 levels deep"),
+        ("9" * 5000, "1:1: this number is too long"),
+    ],
+)
+def test_errors_have_a_place_and_say_what_is_missing(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(text)
+    (problem,) = caught.value.problems
+    assert f"{problem.line}:{problem.column}: {problem.message}".startswith(said)
+
+
+def test_lines_and_repeated_names() -> None:
+    document = parse('{\n"a": {"b": [1,\n2]},\n"a": 3}')
+    assert document.lines == {("a",): 4, ("a", "b"): 2, ("a", "b", 0): 2, ("a", "b", 1): 3}
+    assert document.repeated == {("a",): [2, 4]}
+
+
+@given(st.text(alphabet='{}[]",:/*\\ \n0a-.tu\ufeff', max_size=60))
+def test_no_text_raises_anything_else(text: str) -> None:
+    try:
+        parse(text)
+    except ConfigurationError as error:
+        assert error.problems[0].line

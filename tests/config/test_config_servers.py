@@ -1,0 +1,239 @@
+"""Server entries: what each spelling comes to, and what is said of those that cannot be used."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.config import ServerSettings, read_mcp_config
+from orchestrator.config.entries import RESERVED
+from orchestrator.errors import ConfigurationError
+
+
+def one(tmp_path: Path, entry: Any, name: str = "s") -> ServerSettings:
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {name: entry}}, indent=1))
+    found = read_mcp_config(path)
+    assert not found.errors, found.errors
+    return found.servers[name]
+
+
+def errors(tmp_path: Path, text: str, name: str = "mcp.json") -> list[str]:
+    (tmp_path / name).write_text(text)
+    try:
+        found = read_mcp_config(tmp_path / name)
+    except ConfigurationError as error:
+        return [f"{problem.line}: {problem.message}" for problem in error.problems]
+    return [f"{problem.line}: {problem.message}" for problem in found.errors]
+
+
+@pytest.mark.parametrize(
+    ("entry", "transport"),
+    [
+        ({"command": "x"}, "stdio"),
+        ({"url": "https://a.invalid"}, "http"),
+        ({"type": "stdio", "command": "x"}, "stdio"),
+        ({"type": "local", "command": "x"}, "stdio"),
+        ({"type": "streamable-http", "url": "https://a.invalid"}, "http"),
+        ({"transport": "streamableHttp", "url": "https://a.invalid"}, "http"),
+        ({"type": "streamable_http", "url": "https://a.invalid"}, "http"),
+        ({"type": "SSE", "url": "https://a.invalid"}, "sse"),
+        ({"httpUrl": "https://a.invalid"}, "http"),
+        ({"serverUrl": "https://a.invalid"}, "http"),
+        ({"type": "http", "command": "x", "url": "${URL}"}, "http"),
+    ],
+)
+def test_transports(tmp_path: Path, entry: dict[str, Any], transport: str) -> None:
+    assert one(tmp_path, entry).transport == transport
+
+
+@pytest.mark.parametrize(("written", "seconds"), [(30, 30), (0.5, 0.5), (999, 999), (1000, 1), (60_000, 60)])
+def test_a_timeout_of_another_host_is_in_seconds_or_milliseconds(
+    tmp_path: Path, written: float, seconds: float
+) -> None:
+    assert one(tmp_path, {"command": "x", "timeout": written}).call_timeout == seconds
+
+
+def test_our_own_keys_stand_under_one_key(tmp_path: Path) -> None:
+    own = {"start_timeout": 5, "call_timeout": 5000, "allow": ["read_*"], "deny": ["x"], "auto_approve": ["y"]}
+    server = one(
+        tmp_path, {"command": "x", "disabledTools": ["z"], "orchestrator": own | {"concurrency": 2, "required": True}}
+    )
+    assert (server.start_timeout, server.call_timeout, server.concurrency, server.required) == (5, 5000, 2, True)
+    assert (server.allow, server.deny, server.auto_approve) == (("read_*",), ("z", "x"), ("y",))
+
+
+def test_defaults(tmp_path: Path) -> None:
+    server = one(tmp_path, {"command": "x"})
+    assert (server.start_timeout, server.call_timeout, server.concurrency) == (30, None, None)
+    assert (server.allow, server.deny, server.required, server.disabled, server.bundled) == (
+        ("*",),
+        (),
+        False,
+        False,
+        False,
+    )
+
+
+def test_origin_and_lines(tmp_path: Path) -> None:
+    server = one(tmp_path, {"command": "x", "args": ["a", "${B}"], "env": {"C": "${D}"}})
+    assert (server.file, server.line) == (tmp_path / "mcp.json", 3)
+    with pytest.raises(ConfigurationError) as caught:
+        server.expand({}, tmp_path)
+    assert [problem.line for problem in caught.value.problems] == [7, 10]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ["1: the file is empty."]),
+        ("{}", ["1: there is no `mcpServers` here."]),
+        (
+            '{"mcpServer": {"a": {"command": "x"}}}',
+            ["1: there is no `mcpServers` here (there is `mcpServer`. Did you mean"],
+        ),
+        ("[]", ["1: an object is expected"]),
+        ('{"mcpServers": []}', ["1: `mcpServers` must be an object of servers"]),
+        ('{"mcpServers": {"a": {}}}', ["1: server `a`: `command` (for a program) or `url`"]),
+        ('{"mcpServers": {"a": "x"}}', ["1: server `a`: an object like"]),
+        ('{"mcpServers": {"a": {"comand": "x"}}}', ["1: server `a`: unknown key `comand`. Did you mean `command`?"]),
+        ('{"mcpServers": {"a": {"type": "http"}}}', ["1: server `a`: `url` is missing"]),
+        ('{"mcpServers": {"a": {"type": "ws", "url": "ws://a"}}}', ['1: server `a`: the transport "ws" is not known']),
+        ('{"mcpServers": {"a": {"url": "unix:///x"}}}', ["1: server `a`: `url` must start with"]),
+        ('{"mcpServers": {"a": {"command": "x", "url": "http://a"}}}', ["1: server `a`: both `command` and `url`"]),
+        (
+            '{"mcpServers": {"a": {"command": ["npx", "-y", "b"]}}}',
+            ['1: server `a`: `command` must be text; write "command": "npx", "args": ["-y", "b"].'],
+        ),
+        ('{"mcpServers": {"a": {"command": "x", "args": [null]}}}', ["1: server `a`: `args` must be a list of texts"]),
+        ('{"mcpServers": {"a": {"command": "x", "env": ["A=b"]}}}', ["1: server `a`: `env` must be an object"]),
+        ('{"mcpServers": {"a": {"command": "x", "env": {"A": []}}}}', ["1: server `a`: `env`: the value of `A`"]),
+        (
+            '{"mcpServers": {"a": {"command": "x", "env": {"A": "\\u0000"}}}}',
+            ["1: server `a`: `env`: the value of `A`"],
+        ),
+        ('{"mcpServers": {"a": {"command": "x", "timeout": -1}}}', ["1: server `a`: `call_timeout` must be a number"]),
+        (
+            '{"mcpServers": {"a": {"command": "x", "disabled": "no"}}}',
+            ["1: server `a`: `disabled` must be true or false"],
+        ),
+        (
+            '{"mcpServers": {"a": {"command": "x", "disabledTools": 1}}}',
+            ["1: server `a`: `deny` must be a list of names"],
+        ),
+        (
+            '{"mcpServers": {"a": {"command": "x", "orchestrator": {"alow": []}}}}',
+            ["1: server `a`: unknown key `alow` in `orchestrator`. Did you mean `allow`?"],
+        ),
+        (
+            '{"mcpServers": {"a": {"command": "x", "orchestrator": 1}}}',
+            ["1: server `a`: `orchestrator` must be an object"],
+        ),
+        (
+            '{"mcpServers": {"a.b": {"command": "x"},\n "a_b": {"command": "y"}}}',
+            ["2: the server `a_b` is there twice"],
+        ),
+        (
+            '{"mcpServers": {"a": {"command": "x",\n "command": "y"}}}',
+            ["2: the key `command` is there twice, in lines 1, 2"],
+        ),
+        ('{"mcpServers": {"a": {"command": "x"}}, "inputs": [1]}', ["1: each of `inputs`"]),
+    ],
+)
+def test_errors(tmp_path: Path, text: str, expected: list[str]) -> None:
+    found = errors(tmp_path, text)
+    assert len(found) >= len(expected)
+    for message, start in zip(found, expected, strict=False):
+        assert message.startswith(start)
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_reserved_names(tmp_path: Path, name: str) -> None:
+    assert "is reserved" in errors(tmp_path, json.dumps({"mcpServers": {name: {"command": "x"}}}))[0]
+
+
+def test_all_errors_of_a_file_are_said_at_once(tmp_path: Path) -> None:
+    text = '{"mcpServers": {"a": {},\n"b": {"url": "x"},\n"c": {"command": "x", "args": "-y z"}}}'
+    assert [message[0] for message in errors(tmp_path, text)] == ["1", "2", "3"]
+
+
+def test_both_roots_and_vscode_settings(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(
+        '{"mcp": {"servers": {"a": {"command": "x"}}, "inputs": [{"id": "i"}]}, "servers": {"b": {"command": "x"}}}'
+    )
+    found = read_mcp_config(path)
+    assert set(found.servers) == {"a", "b"}
+    assert set(found.servers["a"].inputs) == {"i"}
+
+
+def test_codex_toml(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        'model = "m"\n[mcp_servers.docs]\ncommand = "docs"\nargs = ["-v"]\nenv = { A = "b" }\nenv_vars = ["TOKEN"]\n'
+        "startup_timeout_sec = 12\ntool_timeout_sec = 90\n"
+        'disabled_tools = ["x"]\n\n[mcp_servers.far]\nurl = "https://far.invalid"\nbearer_token_env_var = "FAR"\n'
+        'enabled = false\nenv_http_headers = { "X-Org" = "ORG" }\n'
+    )
+    found = read_mcp_config(path)
+    assert not found.errors
+    docs, far = found.servers["docs"], found.servers["far"]
+    assert (docs.line, docs.start_timeout, docs.call_timeout, docs.deny) == (2, 12, 90, ("x",))
+    assert docs.expand({"TOKEN": "t"}, tmp_path).env == {"A": "b", "TOKEN": "t"}
+    assert far.disabled
+    assert far.expand({"FAR": "f", "ORG": "o"}, tmp_path).headers == {"Authorization": "Bearer f", "X-Org": "o"}
+
+
+def test_secrets_are_in_no_message(tmp_path: Path) -> None:
+    text = json.dumps(
+        {
+            "mcpServers": {
+                "a": {"command": "x", "args": "--token hunter2hunter2 --api-key=abcdefghijkl -y"},
+                "b": {"command": ["x", "--password", "hunter2"]},
+                "c": {"command": "x", "env": {"A": ["hunter2"]}, "headers": "hunter2"},
+            }
+        }
+    )
+    said = "\n".join(errors(tmp_path, text))
+    assert "hunter2" not in said
+    assert "abcdefghijkl" not in said
+    assert '["--token", "…", "--api-key=…", "-y"]' in said
+
+
+def test_secret_warnings(tmp_path: Path) -> None:
+    entry = {
+        "command": "x",
+        "args": ["--token", "abcdefgh", "--root", "/data"],
+        "env": {"GITHUB_TOKEN": "abcdefgh12", "MODE": "fast-and-loose", "MAX_TOKENS": "100000000", "KEY": "${KEY}"},
+    }
+    server = one(tmp_path, entry)
+    said = [problem.message for problem in server.warnings]
+    assert len(said) == 2
+    assert "`GITHUB_TOKEN`" in said[0]
+    assert "`args`" in said[1]
+    assert not one(tmp_path, {"command": "x", "args": ["--token", "${TOKEN}", "-v"]}).warnings
+
+
+def test_nothing_secret_is_in_a_repr_even_after_expansion(tmp_path: Path) -> None:
+    entry = {"command": "x", "args": ["${S}"], "env": {"A": "${S}"}, "headers": {"B": "${S}"}}
+    server = one(tmp_path, entry).expand({"S": "hunter2"}, tmp_path)
+    assert server.env == {"A": "hunter2"}
+    assert "hunter2" not in repr(server) + str(server)
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe{\x00}\x00", "\ufeff{}".encode()])
+def test_byte_order_marks(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "mcp.json").write_bytes(data)
+    with_mark = read_mcp_config(tmp_path / "mcp.json")
+    assert with_mark.errors[0].message.startswith("there is no `mcpServers`")
+
+
+def test_a_file_that_is_no_text_and_one_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "mcp.json").write_bytes(b'{\n"a": "\xe9"}')
+    with pytest.raises(ConfigurationError, match=r"mcp\.json:2: .*not UTF-8 text \(byte 0xe9\)"):
+        read_mcp_config(tmp_path / "mcp.json")
+    with pytest.raises(ConfigurationError, match="there is no such configuration file"):
+        read_mcp_config(tmp_path / "none.json")
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read_mcp_config(tmp_path)

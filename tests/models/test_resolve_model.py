@@ -1,0 +1,163 @@
+import json
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import ConfigurationError
+from orchestrator.messages import Prices
+from orchestrator.models.http import OpenAIModel
+from orchestrator.models.resolve import read_models, resolve
+
+KEYS = {"OPENAI_API_KEY": "sk-openai-secret"}
+
+
+def found(spec: str, environ: dict[str, str] | None = None, tables: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Where a model's requests go, and with which key."""
+    model = resolve(spec, read_models(tables or {}), environ or {})
+    assert isinstance(model, OpenAIModel)
+    headers = dict(model._headers)
+    return {
+        "name": model.name,
+        "provider": model.provider,
+        "url": str(model._url).removesuffix("/chat/completions"),
+        "key": headers.get(b"Authorization", b"Bearer ").decode().removeprefix("Bearer "),
+    }
+
+
+def refused(spec: str | None, environ: dict[str, str] | None = None, tables: dict[str, Any] | None = None) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        resolve(spec, read_models(tables or {}), environ or {})
+    return str(caught.value)
+
+
+def test_openai():
+    assert found("openai:gpt-x", KEYS) == {
+        "name": "gpt-x",
+        "provider": "openai",
+        "url": "https://api.openai.com/v1",
+        "key": "sk-openai-secret",
+    }
+    elsewhere = {"OPENAI_BASE_URL": "http://localhost:8000/v1/"}
+    assert found("openai:org/m:7b", elsewhere)["url"] == "http://localhost:8000/v1"
+    assert found("openai:org/m:7b", elsewhere)["name"] == "org/m:7b"
+    assert found("openai:m", elsewhere | KEYS)["key"] == "sk-openai-secret"
+
+
+def test_a_missing_key_names_its_variable():
+    assert "OPENAI_API_KEY" in refused("openai:gpt-x")
+    assert "OPENAI_API_KEY" in refused("fast", {}, {"fast": {"base_url": "https://api.openai.com/v1"}})
+    table = {"fast": {"base_url": "http://x/v1", "api_key_env": "X_KEY"}}
+    assert "[models.fast] needs a key: set the environment variable X_KEY" in refused("fast", KEYS, table)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("", "http://127.0.0.1:11434/v1"),
+        ("box", "http://box:11434/v1"),
+        ("box:99", "http://box:99/v1"),
+        (":99", "http://127.0.0.1:99/v1"),
+        ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+        ("[::1]:5", "http://[::1]:5/v1"),
+        ("http://box:99/", "http://box:99/v1"),
+        ("https://box", "https://box/v1"),
+        ("http://box:1/ollama", "http://box:1/ollama/v1"),
+    ],
+)
+def test_ollama(host: str, url: str):
+    model = found("ollama:qwen3:4b", {"OLLAMA_HOST": host, **KEYS})
+    assert model == {"name": "qwen3:4b", "provider": "ollama", "url": url, "key": ""}
+
+
+def test_a_table():
+    tables = {
+        "deep": {
+            "provider": "deepseek",
+            "model": "deepseek-chat",
+            "base_url": "https://deep.example/v1",
+            "api_key_env": "DEEP_KEY",
+            "temperature": 1,
+            "prices": {"input": "0.28", "output": 0.42, "cached": "0.028"},
+        },
+        "gpt-x": {},
+        "local": {"base_url": "http://127.0.0.1:8080/v1"},
+    }
+    environ = {"DEEP_KEY": "deep-secret", **KEYS}
+    assert found("deep", environ, tables) == {
+        "name": "deepseek-chat",
+        "provider": "deepseek",
+        "url": "https://deep.example/v1",
+        "key": "deep-secret",
+    }
+    prices = resolve("deep", read_models(tables), environ).prices
+    assert prices == Prices(input=Decimal("0.28"), output=Decimal("0.42"), cached=Decimal("0.028"))
+    assert found("gpt-x", environ, tables)["name"] == "gpt-x"
+    assert found("gpt-x", environ, tables)["key"] == "sk-openai-secret"
+    assert found("local", environ, tables)["key"] == "", "OpenAI's key is for OpenAI"
+
+
+def test_the_cards_temperature_goes_first():
+    models = read_models({"m": {"base_url": "http://x/v1", "temperature": 1}})
+
+    def temperature(own: float | None) -> float:
+        return json.loads(resolve("m", models, {}, temperature=own).codec.body([], b"", 1))["temperature"]
+
+    assert (temperature(None), temperature(0)) == (1, 0)
+
+
+def test_a_recording(tmp_path: Path):
+    path = tmp_path / "demo.jsonl"
+    path.write_text('{"recording": 1, "source": "s", "model": "m"}\n')
+    assert resolve(f"scripted:{path}", {}, {}).name == "recorded:demo"
+    assert "gone.jsonl" in refused("scripted:gone.jsonl")
+
+
+def test_no_model_says_the_three_ways_on():
+    for spec in (None, "", " "):
+        said = refused(spec)
+        assert all(
+            way in said for way in ("OPENAI_API_KEY", "--model openai:", "--model ollama:", "make demo", "scripted:")
+        )
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("opnai:gpt-x", "Did you mean `openai`?"),
+        ("gpt-x", "one of: openai:NAME, ollama:NAME, scripted:FILE"),
+        ("fats", "Did you mean `fast`?"),
+        ("openai:", "names nothing after the colon"),
+        ("anthropic:claude", "not built yet"),
+        ("lost", "needs"),
+    ],
+)
+def test_a_spec_that_is_not_known(spec: str, says: str):
+    tables = {"fast": {}, "lost": {"provider": "mistral_ai", "base_url": "http://x", "api_key_env": "M"}}
+    said = refused(spec, {}, tables)
+    assert says in said
+    assert repr(spec) in said or spec == "lost"
+
+
+def test_a_provider_without_an_address():
+    assert "set `base_url`" in refused("m", KEYS, {"m": {"provider": "mistral_ai"}})
+
+
+def test_bad_tables_are_all_named():
+    tables = {"a": {"base_ulr": "x"}, "b": {"prices": {"input": -1, "output": 1}, "temperature": "hot"}, "c": {}}
+    with pytest.raises(ConfigurationError) as caught:
+        read_models(tables, Path("orchestrator.toml"))
+    said = str(caught.value).splitlines()
+    assert len(said) == 3
+    assert said[0].startswith("orchestrator.toml: [models.a] base_ulr: ")
+    assert "Did you mean `base_url`?" in said[0]
+    assert {line.split(": ")[1] for line in said[1:]} == {"[models.b] prices.input", "[models.b] temperature"}
+
+
+def test_http_is_imported_only_for_a_model_that_needs_it():
+    code = "import sys, orchestrator.models.resolve; print([m for m in ('httpx2', 'mcp') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
