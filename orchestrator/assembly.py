@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from secrets import choice
 from typing import Any
 
-import anyio
-
 from orchestrator.cards import AgentCard, Cards
 from orchestrator.config import Settings
 from orchestrator.errors import ConfigurationError
@@ -22,6 +20,7 @@ from orchestrator.runtime.journal.sqlite import LEASE_SECONDS
 from orchestrator.runtime.runner import Launch, Runner
 from orchestrator.runtime.sittings import Seat, Sittings
 from orchestrator.runtime.team import Team
+from orchestrator.tasks import background
 from orchestrator.tools.servers import Server, broken_server, http_server, local_server, stdio_server
 from orchestrator.tools.toolset import AGENTS, Toolset
 from orchestrator.tracing.setup import make_tracer
@@ -128,9 +127,11 @@ async def assemble(
             stack.push_async_callback(journal.aclose)
         stack.push_async_callback(models.close)
         runners: list[Runner] = []  # the agents' server is part of the toolset that its own runner needs
-        agents = agent_server(list(cards.cards.values()), lambda card, task, caller: runners[0].child(card, task, caller))
+        agents = agent_server(
+            list(cards.cards.values()), lambda card, task, caller: runners[0].child(card, task, caller)
+        )
         local = [local_server(name, server) for name, server in {AGENTS: agents, **options.servers}.items()]
-        configured = [_server(name, servers) for name in servers.settings if name not in options.servers]
+        configured = [open_server(name, servers) for name in servers.settings if name not in options.servers]
         toolset = await stack.enter_async_context(Toolset([*local, *configured]).running())
         team = Team(cards, servers.settings, toolset)
         runners.append(Runner(team, models.of, settings.limits.steps))
@@ -143,13 +144,13 @@ async def assemble(
                 tool_timeout=settings.tools.timeout,
             )
         )
-        beats = await stack.enter_async_context(anyio.create_task_group())
+        beats = await stack.enter_async_context(background())
         stack.callback(beats.cancel_scope.cancel)
         beats.start_soon(sittings.beat, LEASE_SECONDS / HEARTBEATS_A_LEASE)
         yield Parts(options, settings, team, servers, models), sittings
 
 
-def _server(name: str, servers: Servers) -> Server:
+def open_server(name: str, servers: Servers) -> Server:
     """A configured server, not started but for a process that was started early."""
     if name in servers.problems:
         return broken_server(name, servers.problems[name])

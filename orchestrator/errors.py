@@ -64,7 +64,7 @@ class UnknownRun(ConfigurationError):
 
 
 class ModelError(OrchestratorError):
-    """A model request failed. `kind` decides what happens next; `retry_after` is in seconds, when the server said so."""
+    """A model request failed. `kind` decides what happens next; `retry_after`, in seconds, is the server's word."""
 
     def __init__(
         self, kind: ModelErrorKind, message: str, *, status: int | None = None, retry_after: float | None = None

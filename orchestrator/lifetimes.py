@@ -9,7 +9,7 @@ from orchestrator.cards.reach import may_use
 from orchestrator.config import ServerSettings, Settings
 from orchestrator.errors import ConfigurationError
 from orchestrator.models.base import Model
-from orchestrator.models.resolve import read_models, resolve
+from orchestrator.models.resolve import NO_MODEL, read_models, resolve
 from orchestrator.tools.stdio import Process, spawn
 
 
@@ -21,19 +21,26 @@ class Models:
         self._chosen = chosen
         self._settings = settings
         self._tables = read_models(settings.models)
-        self._open: dict[tuple[str | None, float | None], Model] = {}
+        self._open: dict[tuple[str, float | None], Model] = {}
+
+    def spec(self, card: AgentCard) -> str:
+        """What an agent's model is called in the configuration. Raises `ConfigurationError` when there is none."""
+        if self._chosen is not None and not isinstance(self._chosen, str):
+            return self._chosen.name
+        if self._chosen:
+            return self._chosen
+        specs, _ = model_specs(card, self._settings)
+        if not specs:
+            raise ConfigurationError(NO_MODEL)
+        return specs[0]
 
     def of(self, card: AgentCard) -> Model:
-        """The model of an agent. Raises `ConfigurationError` when there is none."""
+        """The model of an agent. Raises `ConfigurationError` when it cannot be used."""
         if self._chosen is not None and not isinstance(self._chosen, str):
             return self._chosen
-        spec = self._chosen
-        if spec is None:
-            specs, _ = model_specs(card, self._settings)
-            spec = specs[0] if specs else None
-        key = (spec, card.temperature)
+        key = (self.spec(card), card.temperature)
         if key not in self._open:
-            self._open[key] = resolve(spec, self._tables, os.environ, temperature=card.temperature)
+            self._open[key] = resolve(key[0], self._tables, os.environ, temperature=card.temperature)
         return self._open[key]
 
     async def close(self) -> None:
@@ -52,9 +59,9 @@ class Servers:
         self._workspace = workspace
         self._early: dict[str, Process] = {}
 
-    def start_early(self, cards: Cards, agent: str) -> None:
-        """Starts the processes of the servers that a run of `agent` may need."""
-        for name in self.needed(cards, agent):
+    def start_early(self, names: Iterable[str]) -> None:
+        """Starts the processes of these servers before the package is there that talks to them."""
+        for name in names:
             if self.settings[name].transport == "stdio":
                 try:
                     self._early[name] = start_process(self.expanded(name))

@@ -84,7 +84,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Money in US dollars. `known` is false as soon as one part had no known price; the amount is then a lower bound."""
+    """US dollars. `known` is false as soon as one part had no known price; the amount is then a lower bound."""
 
     amount: Decimal = Decimal(0)
     known: bool = True

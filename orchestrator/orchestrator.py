@@ -14,6 +14,7 @@ import anyio
 from orchestrator.events import Limits, PublicEvent
 from orchestrator.lifetimes import Models, Servers
 from orchestrator.options import Options
+from orchestrator.tasks import background
 
 if TYPE_CHECKING:
     from orchestrator.runtime.result import RunResult
@@ -35,19 +36,21 @@ class Orchestrator:
         self.settings = self.options.load_settings()
         self.cards = self.options.load_cards()
         self._models = Models(self.options.model, self.settings)
+        for card in self.cards.reachable(agent):
+            self._models.spec(card)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             servers = Servers(self.settings, self.options.folder)
             stack.push_async_callback(servers.close)
-            servers.start_early(self.cards, self.agent)
+            servers.start_early(servers.needed(self.cards, self.agent))
             # The MCP package takes half a second to import; the servers' processes come up meanwhile.
             from orchestrator.assembly import assemble  # noqa: PLC0415
 
             opened = assemble(self.options, self.settings, servers, self.cards, self._models)
             self._parts, self._sittings = await stack.enter_async_context(opened)
-            self._runs = await stack.enter_async_context(anyio.create_task_group())
+            self._runs = await stack.enter_async_context(background())
             stack.callback(self._runs.cancel_scope.cancel)
             self._stack = stack.pop_all()
         return self

@@ -56,6 +56,11 @@ class Cards:
             if file.card is not None and file.file not in self.errors
         }
 
+    @classmethod
+    def of(cls, cards: Iterable[AgentCard]) -> "Cards":
+        """Cards that were made in code rather than read from files."""
+        return cls(CardFile(file=card.file or Path(f"<{card.name}>"), source=card.source, card=card) for card in cards)
+
     def get(self, name: str) -> AgentCard:
         """The card of this name, or of this tool name.
 

@@ -9,7 +9,7 @@ from orchestrator.cards.hosts import split_list
 from orchestrator.config.names import did_you_mean, listed
 from orchestrator.config.report import mapping, sequence
 
-_NUMBER = re.compile(r"\d[\d_]*(?:\.\d+)?(?:[eE]\+?\d+)?\Z")
+_NUMBER = re.compile(r"(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE]\+?\d+)?\Z")
 _UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "k": 1000}
 _WITH_UNIT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\Z", re.IGNORECASE)
 LIMITS: Mapping[str, tuple[type[int] | type[float], str]] = {

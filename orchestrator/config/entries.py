@@ -44,6 +44,8 @@ _TRANSPORTS: Mapping[str, Transport] = {
     "sse": "sse",
 }
 _OTHER_HOSTS = ("dev", "auth", "oauth", "icon", "name", "roots", "trust", "sandbox", "version")
+KEYS = (*_SHAPE, *_ALIASES, *_SPECIAL, OWN_KEY)
+"""All keys of an entry that mean something here."""
 _LISTS = ("allow", "deny", "auto_approve")
 
 

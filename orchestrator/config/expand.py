@@ -15,6 +15,7 @@ Lookup = Callable[[str], str]
 
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\Z")
 _EXPORT = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*)\Z", re.DOTALL)
+_DEEPEST = 10
 _BRACE = re.compile(r"\$\{|\}")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
@@ -52,13 +53,18 @@ class Expander:
         Raises:
             Unresolved: a variable is not set and has no default, or an input cannot be asked for.
         """
-        return "".join(self._value(part) if placeholder else part for placeholder, part in _parts(text))
+        return self._expand(text, 0)
 
-    def _value(self, inner: str) -> str:
+    def _expand(self, text: str, depth: int) -> str:
+        if depth > _DEEPEST:
+            raise Unresolved("`${…}` is nested too deeply.")
+        return "".join(self._value(part, depth) if placeholder else part for placeholder, part in _parts(text))
+
+    def _value(self, inner: str, depth: int) -> str:
         name, default_follows, default = inner.partition(":-")
         if variable := _VARIABLE.match(name):
             if default_follows:
-                return self.environ.get(variable[1]) or self.expand(default)
+                return self.environ.get(variable[1]) or self._expand(default, depth + 1)
             if variable[1] in self.environ:
                 return self.environ[variable[1]]
             if (place := self._place(inner)) is not None:

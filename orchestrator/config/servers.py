@@ -72,8 +72,6 @@ class ServerSettings(BaseModel):
                 return expander.expand(text)
             except Unresolved as error:
                 report.error(f"server `{self.name}`, {key}: {error}", (key,) if key in self.lines else ("",))
-            except RecursionError:
-                report.error(f"server `{self.name}`, {key}: `${{…}}` is nested too deeply.", ("",))
             return ""
 
         env = {key: fill(f"env.{key}", value) for key, value in self.env.items()}

@@ -55,9 +55,9 @@ class RoleSettings(_Table):
 
 
 class TelemetrySettings(_Table):
-    """`[telemetry]`."""
+    """`[telemetry]`. Trace viewers colour and count by service, so each agent is one unless that is switched off."""
 
-    service_per_agent: bool = False
+    service_per_agent: bool = True
 
 
 class FileSettings(_Table):

@@ -6,7 +6,7 @@ base, and only what was added since is estimated.
 
 ASCII_BYTES_PER_TOKEN = 3.5
 OTHER_BYTES_PER_TOKEN = 2.6
-"""English and JSON have 3.5 to 4.5 bytes a token, Chinese about one token a character of three bytes: on the safe side."""
+"""English and JSON have 3.5 to 4.5 bytes a token, Chinese three (a character): these are on the safe side."""
 
 MESSAGE_OVERHEAD = 4
 

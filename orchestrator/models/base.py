@@ -4,7 +4,7 @@ Above it, the loop knows messages and tools; below it, a vendor's wire format an
 into bytes once each; a `Model` sends those bytes and yields what comes back. The loop never names a vendor.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -96,7 +96,7 @@ class Model(Protocol):
     @property
     def codec(self) -> Codec: ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPart]:
         """Yields text as it comes, then exactly one `ModelReply`.
 
         Raises:

@@ -13,6 +13,7 @@ from orchestrator.messages import AssistantMessage, Message, SystemMessage, Tool
 from orchestrator.models.base import ToolSpec
 from orchestrator.models.lenient import as_list, as_object, dump, is_object, parse
 
+OPENAI_URL = "https://api.openai.com/v1"
 # Some servers refuse an assistant turn with empty content; without the turn, two user turns would follow each other.
 NO_TEXT = "(no answer)"
 # Reasoning goes back only with the calls it led to: that is where servers demand it, and elsewhere some refuse it.

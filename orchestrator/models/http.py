@@ -18,12 +18,11 @@ import httpx2
 from orchestrator.errors import ConfigurationError, ModelError
 from orchestrator.messages import Prices
 from orchestrator.models.base import ModelOptions, ModelPart, ModelRequest, TextDelta
-from orchestrator.models.chat import OPTIONAL, ChatCodec
+from orchestrator.models.chat import OPENAI_URL, OPTIONAL, ChatCodec
 from orchestrator.models.failures import error_object, kind_of, refused_parameter, retry_after
 from orchestrator.models.lenient import as_object, parse
 from orchestrator.models.reply import ReplyReader
 
-OPENAI_URL = "https://api.openai.com/v1"
 # Seconds. `read` is between two chunks: reasoning models are silent for long. Limits of the whole are the caller's.
 TIMEOUTS = {"connect": 10.0, "read": 120.0, "write": 30.0, "pool": None}
 KEEPALIVE = 60.0  # seconds; a connection should outlive the tool calls between two turns

@@ -15,9 +15,9 @@ from orchestrator.config.names import did_you_mean, listed
 from orchestrator.errors import ConfigurationError, Problem
 from orchestrator.messages import Prices
 from orchestrator.models.base import Model, ModelOptions
+from orchestrator.models.chat import OPENAI_URL
 from orchestrator.models.scripted import RecordedModel
 
-OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY = "OPENAI_API_KEY"
 OLLAMA_PORT = 11434
 FORMS = "openai:NAME, ollama:NAME, scripted:FILE, or the name of a [models.NAME] table of orchestrator.toml"

@@ -5,6 +5,7 @@ is durable before its effect begins. What came of an effect is written with the 
 """
 
 import random
+from contextlib import aclosing
 from dataclasses import replace
 from typing import assert_never
 
@@ -25,7 +26,7 @@ from orchestrator.events import (
 from orchestrator.memory.prompt import Draft, Prompt
 from orchestrator.memory.tokens import estimate
 from orchestrator.messages import Cost, Usage
-from orchestrator.models.base import ModelReply, ModelRequest, TextDelta
+from orchestrator.models.base import ModelReply, ModelRequest
 from orchestrator.runtime.acting import Acting
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.ledger import Grant, Ledger, Refusal, Request
@@ -172,15 +173,15 @@ class Loop:
 
     async def _stream(self, request: ModelRequest) -> ModelReply:
         run = self.state.run
-        async for part in self._agent.model.stream(request):
-            if isinstance(part, ModelReply):
-                return part
-            assert isinstance(part, TextDelta)
-            self._tree.publish(
-                TextDeltaEvent(
-                    run_id=run.run, agent=run.agent, step=request.turn, trace_id=run.trace_id, text=part.text
+        async with aclosing(self._agent.model.stream(request)) as parts:
+            async for part in parts:
+                if isinstance(part, ModelReply):
+                    return part
+                self._tree.publish(
+                    TextDeltaEvent(
+                        run_id=run.run, agent=run.agent, step=request.turn, trace_id=run.trace_id, text=part.text
+                    )
                 )
-            )
         raise ModelError("broken_stream", f"the stream of {self._agent.model.name} ended without a reply")
 
     def _failed(self, error: ModelError, attempt: int, scope: Scope) -> None:

@@ -1,9 +1,8 @@
 """Runs agents: the top one for a person, the others for their callers. All of them are the same loop."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from hashlib import sha256
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import anyio
 
@@ -20,7 +19,7 @@ from orchestrator.runtime.loop import Loop
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.result import status_of
 from orchestrator.runtime.state import RunState
-from orchestrator.runtime.team import Team
+from orchestrator.runtime.team import Kit, Team, digest
 from orchestrator.runtime.tree import Caller, Tree
 from orchestrator.tools.servers import leaf
 from orchestrator.tracing.port import RunFacts, RunOutcome
@@ -83,7 +82,8 @@ class Runner:
         limits = launch.limits if state.started is None else state.started.limits
         left = None if limits.seconds is None else limits.seconds - state.active
         ledger = Ledger(limits, outer, spent=_spent(tree.below(launch.run).values()), seconds=left)
-        agent = await self._ready(tree.journal, card, state, launch.depth)
+        kit = await self._team.kit(card, agents=launch.depth < DEEPEST)
+        agent = await self._ready(tree.journal, card, state, kit)
         recorder = Recorder(tree, launch.run, card.name, state)
         facts = RunFacts(
             run_id=launch.run,
@@ -94,7 +94,7 @@ class Runner:
         )
         with tree.tracer.agent(facts) as scope:
             if state.started is None:
-                await self._start(tree, agent, recorder, launch, limits)
+                await self._start(tree, agent, kit, recorder, launch)
             else:
                 await recorder.save([recorder.make(RunResumed, fence=tree.claim.fence)])
             await _drive(Loop(tree, agent, recorder, ledger), recorder)
@@ -112,28 +112,25 @@ class Runner:
             )
         return recorder.state
 
-    async def _ready(self, journal: Journal, card: AgentCard, state: RunState, depth: int) -> Agent:
+    async def _ready(self, journal: Journal, card: AgentCard, state: RunState, kit: Kit) -> Agent:
         """The agent as it is now; for a run that goes on, the model is shown what it was shown before."""
-        offers = await self._team.offers(card, agents=depth < DEEPEST)
-        specs: Sequence[ToolSpec] = tuple(offer.spec for offer in offers)
-        system = self._team.system(card)
+        specs, system = kit.specs, kit.system
         if state.started is not None:
-            specs = tuple(ToolSpec(**spec) for spec in json.loads(await journal.body(state.started.tools)))
+            if state.started.tools != kit.tools_digest:
+                specs = tuple(ToolSpec(**spec) for spec in json.loads(await journal.body(state.started.tools)))
             system = (await journal.body(state.started.system)).decode()
         return Agent(
             card=card,
             model=self._model_for(card),
             toolset=self._team.toolset,
-            offers={offer.name: offer for offer in offers},
+            offers=kit.offers,
             specs=specs,
             system=system,
         )
 
-    async def _start(self, tree: Tree, agent: Agent, recorder: Recorder, launch: Launch, limits: Limits) -> None:
-        system = agent.system.encode()
-        tools = json.dumps([asdict(spec) for spec in agent.specs], ensure_ascii=False).encode()
+    async def _start(self, tree: Tree, agent: Agent, kit: Kit, recorder: Recorder, launch: Launch) -> None:
         settings = launch.settings
-        bodies = {_digest(body): body for body in (system, tools, settings) if body is not None}
+        bodies = kit.bodies if settings is None else {**kit.bodies, digest(settings): settings}
         await tree.journal.keep(bodies)
         started = recorder.make(
             RunStarted,
@@ -142,14 +139,14 @@ class Runner:
             call=launch.call,
             depth=launch.depth,
             role=tree.role,
-            limits=limits,
+            limits=launch.limits,
             model=agent.model.name,
             trace_id=tree.trace.trace_id,
             span_id=tree.trace.span_id,
-            system=_digest(system),
-            tools=_digest(tools),
+            system=kit.system_digest,
+            tools=kit.tools_digest,
             max_output_tokens=agent.max_output_tokens,
-            settings=None if settings is None else _digest(settings),
+            settings=None if settings is None else digest(settings),
         )
         await recorder.save([started], durable=True)
 
@@ -164,10 +161,6 @@ async def _drive(loop: Loop, recorder: Recorder) -> None:
         raise
     except ExceptionGroup as group:
         raise leaf(group) from group
-
-
-def _digest(body: bytes) -> str:
-    return sha256(body).hexdigest()
 
 
 def totals(states: Iterable[RunState]) -> tuple[Usage, Cost]:

@@ -1,12 +1,28 @@
 """Who may call what: an agent's tools and agents, found among the servers that are up."""
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
 
 from orchestrator.cards import AgentCard, Cards, select
 from orchestrator.cards import Offer as CardOffer
 from orchestrator.cards.reach import may_use
 from orchestrator.config import ServerSettings
+from orchestrator.models.base import ToolSpec
 from orchestrator.tools.toolset import AGENTS, Offer, Toolset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """What an agent has: what it may call, how the model is shown that, and its system prompt; bodies by digest."""
+
+    offers: Mapping[str, Offer]
+    specs: Sequence[ToolSpec]
+    system: str
+    tools_digest: str
+    system_digest: str
+    bodies: Mapping[str, bytes]
 
 
 class Team:
@@ -17,6 +33,18 @@ class Team:
         self.toolset = toolset
         self.bundled: frozenset[str] = frozenset(name for name, server in servers.items() if server.bundled)
         self._configured = [name for name in toolset.servers if name not in (AGENTS, *self.bundled)]
+        self._kits: dict[tuple[str, bool], tuple[int, Kit]] = {}
+
+    async def kit(self, card: AgentCard, *, agents: bool) -> Kit:
+        """What `card` has, with its agents or without; made anew when tools join. Waits for the servers it needs."""
+        servers = self.servers_of(card)
+        called = self._agents_of(card) if agents else []
+        await self.toolset.ready([*([AGENTS] if called else []), *servers])
+        version, kit = self._kits.get((card.name, agents), (-1, None))
+        if kit is None or version != self.toolset.version:
+            kit = self._make(card, servers, called)
+            self._kits[card.name, agents] = (self.toolset.version, kit)
+        return kit
 
     def servers_of(self, card: AgentCard) -> list[str]:
         """The servers whose tools a card may use, in the order of the configuration."""
@@ -28,21 +56,22 @@ class Team:
         names = [name for each in self.cards.reachable(card.name) for name in self.servers_of(each)]
         return list(dict.fromkeys(names))
 
-    async def offers(self, card: AgentCard, *, agents: bool) -> Sequence[Offer]:
-        """What a card may call, agents first, in an order that stays the same. Waits for the servers that it needs."""
-        servers = self.servers_of(card)
-        called = self._agents_of(card) if agents else []
-        await self.toolset.ready([*([AGENTS] if called else []), *servers])
+    def _make(self, card: AgentCard, servers: Sequence[str], called: Sequence[AgentCard]) -> Kit:
         by_tool = {offer.tool.name: offer for offer in self.toolset.offers([AGENTS])}
-        found = [by_tool[each.tool_name] for each in called]
-        offers = {offer.name: offer for offer in self.toolset.offers(servers)}
-        chosen = select(card, [_card_offer(offer) for offer in offers.values()], self.bundled)
-        return [*found, *(offers[each.name] for each in chosen)]
-
-    @staticmethod
-    def system(card: AgentCard) -> str:
-        """The system prompt of an agent."""
-        return card.instructions.strip() or f"You are {card.title}. {card.description}"
+        there = {offer.name: offer for offer in self.toolset.offers(servers)}
+        chosen = select(card, [CardOffer(o.server.name, o.tool.name, o.name) for o in there.values()], self.bundled)
+        offers = [*(by_tool[each.tool_name] for each in called), *(there[each.name] for each in chosen)]
+        specs = tuple(offer.spec for offer in offers)
+        system = card.instructions.strip() or f"You are {card.title}. {card.description}"
+        tools = json.dumps([asdict(spec) for spec in specs], ensure_ascii=False).encode()
+        return Kit(
+            offers={offer.name: offer for offer in offers},
+            specs=specs,
+            system=system,
+            tools_digest=digest(tools),
+            system_digest=digest(system.encode()),
+            bodies={digest(body): body for body in (tools, system.encode())},
+        )
 
     def _agents_of(self, card: AgentCard) -> list[AgentCard]:
         """The agents that a card names; one that would have no tools for want of any configured server is left out."""
@@ -53,5 +82,6 @@ class Team:
         return not generalist or bool(self._configured)
 
 
-def _card_offer(offer: Offer) -> CardOffer:
-    return CardOffer(offer.server.name, offer.tool.name, offer.name)
+def digest(body: bytes) -> str:
+    """The name of a body in the journal."""
+    return sha256(body).hexdigest()

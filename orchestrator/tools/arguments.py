@@ -130,14 +130,12 @@ class ArgumentSchema:
         mended = coerce(arguments, compiled)
         if compiled.is_valid(mended):
             return _integers(mended, compiled)
-        raise self._invalid(arguments, mended, compiled)
+        raise self._invalid(mended, compiled)
 
-    def _invalid(self, given: dict[str, Any], mended: Any, compiled: Compiled) -> InvalidArguments:
-        """Told of what the model wrote, but only of the arguments that coercion could not mend."""
-        left = list(_faults(compiled, mended))
-        stuck = {_argument(fault) for fault in left}
-        faults = [fault for fault in _faults(compiled, given) if _argument(fault) in stuck] or left
-        problems = list(dict.fromkeys(_told(fault, given, compiled) for fault in faults))
+    def _invalid(self, mended: Any, compiled: Compiled) -> InvalidArguments:
+        """Told of what coercion left, so that an argument is reported for what is really wrong with it."""
+        faults = list(_faults(compiled, mended))
+        problems = list(dict.fromkeys(_told(fault, mended, compiled) for fault in faults))
         more = f"\n- and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
         names = sorted({name for fault in faults for name in _concerned(fault)})
         problem = "".join(f"\n- {problem}" for problem in problems[:_MAX_PROBLEMS]) + more
@@ -250,11 +248,6 @@ def _at(value: Any, path: Pointer) -> Any:
         except (KeyError, IndexError, TypeError):
             return None
     return value
-
-
-def _argument(fault: Fault) -> str:
-    """The top-level argument that a fault is about, as one word."""
-    return str(fault.path[0]) if fault.path else f"{fault.keyword} {fault.names}"
 
 
 def _concerned(fault: Fault) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ _BUDGET: Final = 200_000
 _NUMBER = re.compile(
     r"[+-]?(?:\d{1,300}|\d{1,3}(?:,\d{3}){1,100})(?:\.\d{0,300})?(?:[eE][+-]?\d{1,3})?|[+-]?\.\d{1,300}"
 )
+_CODE = re.compile(r"0\d\d")
+"""Rather a code, or what a comma has cut off from `1,000`, than a number."""
 _WORD_GAP = re.compile(r"(?<=[^\W_])[\s_-]+(?=[^\W_])")
 _NOTHING: Final = frozenset({"", "null", "none"})
 _BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False}
@@ -137,7 +139,8 @@ class _Coercion:
                 mended = self.mend(self.copy(reading), owner)
                 if self._compiled.accepts(owner, mended):
                     return mended
-                first = mended if first is _DROP else first
+                if first is _DROP and not (kind == "string" and (is_list(value) or is_object(value))):
+                    first = mended
         if first is _DROP:
             raise _Unmended
         return first
@@ -232,6 +235,8 @@ def _number(value: Any) -> int | float | None:
         return None
     text = unicodedata.normalize("NFKC", value).replace("−", "-").strip()
     if not _NUMBER.fullmatch(text):
+        return None
+    if _CODE.fullmatch(text):
         return None
     text = text.replace(",", "")
     if text.lstrip("+-").isdigit():

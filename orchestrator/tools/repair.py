@@ -1,7 +1,8 @@
 """Reading JSON that a model wrote badly.
 
-Knows text only, no schema. Cheap and certain readings come first; `json_repair`, a guesser in pure Python, comes last
-and only for texts of a bounded size and depth. Above it is `arguments`, which turns failures into observations.
+Knows text only, no schema. Cheap and certain readings come first: the standard decoder, then `lenient`. `json_repair`,
+a guesser in pure Python, comes last and only for short texts. Above it is `arguments`, which turns failures into
+observations.
 """
 
 import json
@@ -9,10 +10,12 @@ import math
 import re
 from typing import Any, Final, TypeGuard
 
+from orchestrator.tools import lenient
+
 MAX_DEPTH: Final = 64
 """Brackets within brackets. Real calls stay below ten; validating and copying recurse, so there is a bound."""
-MAX_GUESSED: Final = 100_000
-"""Characters given to `json_repair`, which takes 5-10 µs for each; a reply of 4096 tokens has about 16,000."""
+MAX_GUESSED: Final = 2_000
+"""Characters given to `json_repair`, whose time grows with the square of a hostile text's length, and worse."""
 _MAX_ENCODINGS: Final = 3
 
 _STRUCTURE: Final = dict(zip("｛｝［］【】：，、．－＋　０１２３４５６７８９", "{}[][]:,,.-+ 0123456789", strict=True))
@@ -28,8 +31,9 @@ _CLOSERS = {
     "‘": "’‘",
     "’": "’‘",
 }
+_FOREIGN = re.compile("[" + "".join(_STRUCTURE) + "“”„＂「」『』‘’]")
 _STRING_END = re.compile(r"\s*(?:[:,}\]：，｝］]|\Z)")
-_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _FENCE = re.compile(r"```[A-Za-z0-9_+-]*\s*(?=[{\[\"'｛“])")
 _KEY = re.compile(r"""\s*(["'])[\w.\- ]{1,64}\1\s*:""")
@@ -119,19 +123,24 @@ def _read(text: str) -> Any:
     value = _decoded(text)
     if value is not None:
         return value
-    plain, open_string = _plain(text) if len(text) <= MAX_GUESSED else (text, False)
+    plain = _plain(text) if _FOREIGN.search(text) else text
     value = _decoded(plain) if plain != text else None
-    return value if value is not None else _guessed(plain, open_string=open_string)
+    return value if value is not None else _guessed(plain)
 
 
 def _core(text: str) -> str:
     """Without byte order mark, thoughts and the opening of a code fence, all only where they precede the JSON."""
     text = text.strip().lstrip("\ufeff").lstrip()
-    while (thought := _THOUGHT.search(text)) and "{" not in text[: thought.start()]:
-        text = (text[: thought.start()] + text[thought.end() :]).strip()
+    at = 0
+    while (opened := _THOUGHT.search(text, at)) and text.find("{", at, opened.start()) < 0:
+        closed = _THOUGHT_END.search(text, opened.end())
+        if closed is None:
+            break
+        at = closed.end()
+    text = text[at:].lstrip()
     if (end := _THOUGHT_END.search(text)) and (rest := text[end.end() :].strip()).startswith(("{", "```", "｛")):
         text = rest
-    if (fence := _FENCE.search(text)) and not text.startswith(("{", "[", '"', "'", "｛", "“")):
+    if not text.startswith(("{", "[", '"', "'", "｛", "“")) and (fence := _FENCE.search(text)):
         text = text[fence.end() :]
     return text
 
@@ -154,8 +163,10 @@ def _raw(text: str, start: int) -> tuple[Any, int]:
         return _LENIENT.raw_decode(text, start)
     except NotFinite:
         raise
-    except (ValueError, RecursionError):
+    except (json.JSONDecodeError, RecursionError):
         return None, start
+    except ValueError:  # the interpreter's own bound on the length of an integer
+        raise ValueError("a number in it has thousands of digits") from None
 
 
 def _start(text: str) -> int | None:
@@ -176,11 +187,16 @@ def _another(text: str, end: int, first: dict[str, Any]) -> bool:
     if start < 0:
         return False
     value, _ = _raw(text, start)
+    if value is None:
+        try:
+            value, _ = lenient.read(text, start, _LENIENT, MAX_DEPTH)
+        except ValueError:
+            return False  # braces in prose
     return bool(value) and value != first
 
 
-def _plain(text: str) -> tuple[str, bool]:
-    """Full-width punctuation, digits and typographic quotes outside of strings as ASCII; whether a string is open."""
+def _plain(text: str) -> str:
+    """Full-width punctuation, digits and typographic quotes outside of strings as ASCII."""
     out: list[str] = []
     closers = ""
     last = "{"
@@ -202,22 +218,31 @@ def _plain(text: str) -> tuple[str, bool]:
             char = _STRUCTURE.get(char, char)
             last = last if char.isspace() else char
         out.append(char)
-    return "".join(out), bool(closers)
+    return "".join(out)
 
 
-def _guessed(text: str, *, open_string: bool) -> Any:
+def _guessed(text: str) -> Any:
     if _KEY.match(text):
         text = "{" + text
     start = _start(text)
     if start is None:
         raise ValueError("there is no JSON object in it")
-    text = text[start:]
-    if len(text) > MAX_GUESSED:
-        raise ValueError(f"it is broken JSON, and with {len(text)} characters too long to be mended")
+    try:
+        value, end = lenient.read(text, start, _LENIENT, MAX_DEPTH)
+    except NotFinite:
+        raise
+    except ValueError:
+        return _guessed_by_library(text[start:])
+    if is_object(value) and _another(text, end, value):
+        raise ValueError("it holds several objects; send one object in one call")
+    return value
+
+
+def _guessed_by_library(text: str) -> Any:
     if _deepest(text) > MAX_DEPTH:
         raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
-    if not open_string and text.rstrip().endswith(":"):
-        text += " null"  # a key cut off before its value: `null` is refused or dropped later, "" would be obeyed
+    if len(text) > MAX_GUESSED:
+        raise ValueError(f"it is broken JSON, and with {len(text)} characters too long to be guessed at")
     from json_repair import loads  # noqa: PLC0415 - 90 ms to import, and most runs never need it
 
     try:

@@ -115,8 +115,7 @@ class Server:
                     await stop.wait()
             if scope.cancelled_caught:
                 self.problem = f"it did not answer within {self._start_timeout:g} s"
-        except Exception as error:
-            # Whatever a server or its transport throws is this server's trouble alone; it is told to whoever calls.
+        except Exception as error:  # noqa: BLE001 - any trouble of a server is its own, and told to whoever calls it
             self.problem = describe(error)
         finally:
             self._client = None

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import anyio
 import anyio.abc
 import pydantic
 from mcp.shared.exceptions import MCPError
@@ -19,6 +18,7 @@ from mcp_types import Tool
 from orchestrator.errors import ToolUnavailable
 from orchestrator.events import Effect
 from orchestrator.models.base import ToolSpec
+from orchestrator.tasks import background
 from orchestrator.tools import results
 from orchestrator.tools.arguments import ArgumentSchema
 from orchestrator.tools.names import distinct, model_name
@@ -56,11 +56,12 @@ class Reply:
 
 
 class Toolset:
-    """The servers of an orchestrator, in the order of its configuration."""
+    """The servers of an orchestrator, in the order of its configuration. `version` grows with each tool that joins."""
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self.servers = {server.name: server for server in servers}
         self.left_out: dict[str, str] = {}
+        self.version = 0
         self._offers: dict[str, Offer] = {}
         self._started: set[str] = set()
         self._group: anyio.abc.TaskGroup
@@ -68,7 +69,7 @@ class Toolset:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator["Toolset"]:
         """The time in which servers run. They are started by `start` or at the first need, and all end on leaving."""
-        async with anyio.create_task_group() as self._group:
+        async with background() as self._group:
             try:
                 yield self
             finally:
@@ -134,6 +135,7 @@ class Toolset:
                     self.left_out[name] = f"its input schema cannot be used: {error}"
                     logger.warning("tool %s is left out: %s", name, self.left_out[name])
                     continue
+                self.version += 1
                 self._offers[name] = Offer(
                     name=name, server=server, tool=tool, schema=schema, effect=effect(server, tool)
                 )

@@ -146,7 +146,7 @@ def _check_keywords(place: str, node: Mapping[str, Any], root: Mapping[str, Any]
     if isinstance(reference, str):
         if reference.startswith("#/") and not _resolves(reference, root):
             raise ValueError(f"{place}/$ref leads nowhere: {reference}")
-        if "://" in reference and not reference.startswith(str(root.get("$id", "\0"))):
+        if not reference.startswith("#") and not _has_ids(root):
             raise ValueError(f"{place}/$ref leads out of the schema, and nothing is fetched: {reference}")
     required = node.get("required", [])
     if not is_list(required) or not all(isinstance(name, str) for name in required):
@@ -196,6 +196,11 @@ def _target(reference: str, root: Mapping[str, Any]) -> Any:
         except (KeyError, IndexError, ValueError, TypeError):
             return None
     return node
+
+
+def _has_ids(root: Mapping[str, Any]) -> bool:
+    definitions: list[Any] = [*root.get("$defs", {}).values(), *root.get("definitions", {}).values()]
+    return "$id" in root or any(is_object(definition) and "$id" in definition for definition in definitions)
 
 
 def _resolves(reference: str, root: Mapping[str, Any]) -> bool:

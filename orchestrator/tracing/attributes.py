@@ -5,8 +5,7 @@ the agent's span above it says.
 """
 
 import re
-from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from orchestrator.messages import Cost, Usage
 from orchestrator.tracing import conventions as names
@@ -19,8 +18,7 @@ Attributes = dict[str, Value]
 _KIND = re.compile(r"[\w.:-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(NamedTuple):
     """`kind` is of low cardinality; `message` is for people."""
 
     kind: str

@@ -37,5 +37,5 @@ def test_without_a_default() -> None:
 
 
 def test_a_misspelt_table_is_an_error() -> None:
-    with pytest.raises(ConfigurationError, match="unknown model `locla`. Did you mean `local`"):
+    with pytest.raises(ConfigurationError, match=r"unknown model `locla`\. Did you mean `local`"):
         model_specs(card("locla"), SETTINGS)

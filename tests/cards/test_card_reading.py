@@ -1,6 +1,7 @@
 """Front matter: keys, values, lenience, and what is said about what cannot be used."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.cards import AgentCard, load_card, tool_name
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, Problem
 from orchestrator.events import Limits
 
 
@@ -64,6 +65,11 @@ output: {type: object, required: [no]}""",
     }
     assert found.output == {"type": "object", "required": ["no"]}
     assert found.places["tools:charts__draw"].line == 5
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", 1), ("1.", 1), (".5", 0.5), ("0.25", 0.25), ("1e0", 1), ("'1'", 1)])
+def test_numbers(tmp_path: Path, text: str, value: float) -> None:
+    assert card(tmp_path, f"description: d\ntemperature: {text}").temperature == value
 
 
 def test_defaults_and_the_name_of_the_file(tmp_path: Path) -> None:
@@ -139,6 +145,7 @@ def test_other_warnings(tmp_path: Path) -> None:
         ("plan: allways", ["2: plan: one of `auto`, `always` and `never` is expected. Did you mean `always`?"]),
         ("plan: [auto]", ["2: plan: one of `auto`, `always` and `never` is expected."]),
         ("temperature: 3", ["2: temperature: a number from 0 to 2 is expected."]),
+        ("temperature: 1_", ["2: temperature: `1_` is no number here; write one like 0.2."]),
         ("temperature: -1", ["2: temperature: `-1` is no number here; write one like 0.2."]),
         ("temperature: .nan", ["2: temperature: `.nan` is no number here; write one like 0.2."]),
         ("limits: 12", ["2: limits: limits are written like {steps: 12, cost: 0.50, seconds: 120}."]),
@@ -277,43 +284,66 @@ def test_any_name_has_a_tool_name(name: str) -> None:
 
 
 hostile = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-lines = st.lists(
-    st.sampled_from(
-        "name:|name: x|description: a: b|tools: [*]|tools: {a: b}|limits: {|limits: [1]|  - x|model: &a [*a]|model: *b"
-        "|input: {type: 1}|input: !!python/object:x y|? a|- |---|...|mcp-servers: [{a: b}, [c], 1]|agents: [[a]]|\t|'|\""
-        '|name: "\\ud800"|temperature: 1e999|plan: ~|<example>|user: x|key: |approve: |output: {? [a] : b}|role: |>'.split(
-            "|"
-        )
-    )
-)
+LINES = r"""name:
+name: x
+description: a: b
+tools: [*]
+tools: {a: b}
+limits: {
+limits: [1]
+  - x
+model: &a [*a]
+model: *b
+input: {type: 1}
+input: !!python/object:x y
+? a
+-
+---
+...
+mcp-servers: [{a: b}, [c], 1]
+agents: [[a]]
+	x
+'
+"
+name: "\ud800"
+temperature: 1e999
+plan: ~
+<example>
+user: x
+approve:
+output: {? [a] : b}
+role: |
+role: >"""
+
+
+def problems(path: Path) -> Sequence[Problem]:
+    try:
+        load_card(path)
+    except ConfigurationError as error:
+        return error.problems
+    return ()
 
 
 @hostile
 @given(st.binary(max_size=200))
 def test_bytes_raise_nothing_else(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "x.md"
     for content in (data, b"---\n" + data + b"\n---\nbody"):
-        (tmp_path / "x.md").write_bytes(content)
-        try:
-            load_card(tmp_path / "x.md")
-        except ConfigurationError as error:
-            assert error.problems
+        path.write_bytes(content)
+        assert all(problem.file == path for problem in problems(path))
 
 
 @hostile
-@given(lines)
+@given(st.lists(st.sampled_from(LINES.split("\n"))))
 def test_lines_raise_nothing_else(tmp_path: Path, front: list[str]) -> None:
-    (tmp_path / "x.md").write_text("---\n" + "\n".join(front) + "\n---\nbody")
-    try:
-        load_card(tmp_path / "x.md")
-    except ConfigurationError as error:
-        assert all(problem.line for problem in error.problems)
+    path = tmp_path / "x.md"
+    path.write_text("---\n" + "\n".join(front) + "\n---\nbody")
+    assert all(problem.line for problem in problems(path))
 
 
 @hostile
 @given(st.text(alphabet="abc:-[]{}*&!|>'\"%@`#, \n\t<>/", max_size=120))
 def test_text_raises_nothing_else(tmp_path: Path, front: str) -> None:
-    (tmp_path / "x.md").write_text(f"---\n{front}\n---\nbody")
-    try:
-        load_card(tmp_path / "x.md")
-    except ConfigurationError as error:
-        assert all(problem.line for problem in error.problems)
+    path = tmp_path / "x.md"
+    path.write_text(f"---\n{front}\n---\nbody")
+    assert all(problem.line for problem in problems(path))

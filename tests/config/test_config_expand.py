@@ -71,9 +71,19 @@ def test_placeholders() -> None:
 
 
 def test_env_file() -> None:
-    found, wrong = parse_env_file(
-        '# comment\n\nA=1\nexport B = two words # comment\nC=\'it # is\'\nD="a\\nb\\"c"\nE=\nF=a#b\nno line\nG="open\nH=a=b\n'
-    )
+    text = """# comment
+
+A=1
+export B = two words # comment
+C='it # is'
+D="a\\nb\\"c"
+E=
+F=a#b
+no line
+G="open
+H=a=b
+"""
+    found, wrong = parse_env_file(text)
     assert found == {
         "A": "1",
         "B": "two words",

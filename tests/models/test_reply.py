@@ -150,7 +150,8 @@ def test_usage(reported: dict[str, Any]):
         read(event({"choices": [], "prompt_filter_results": []}), delta(content="x"), event(chunk), END).usage == USED
     )
     in_choice = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": usage | reported}]}
-    assert read(delta(content="x"), event(in_choice), END).usage == USED
+    assert read(delta(content="x"), event(in_choice), event({"choices": [], "usage": {}}), END).usage == USED
+    assert read(delta(content="x"), event(chunk), event({"choices": [], "usage": {"total_time": 1}}), END).usage == USED
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"queue_time": 1}, "much"])

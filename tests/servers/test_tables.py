@@ -1,9 +1,11 @@
 """The `tables` server: what it reads, types, refuses and reports."""
 
 import csv
+import importlib.util
 import re
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 from datetime import date, datetime
 from decimal import Decimal
@@ -347,3 +349,30 @@ def test_the_file_stands_alone():
     )
     assert "orchestrator" not in imported
     assert "duckdb" not in imported
+
+
+def test_stopping_work_ends_its_thread():
+    spec = importlib.util.spec_from_file_location("tables_under_test", REPO / "mcp_servers" / "tables.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    work, begun, ended = module.Work(), threading.Event(), []
+
+    def endless():
+        try:
+            with work.connect(":memory:") as con:
+                begun.set()
+                con.execute(
+                    "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE (a.range * b.range) % 7 = 3"
+                )
+        except module.ToolError as error:
+            ended.append(str(error))
+
+    thread = threading.Thread(target=endless, daemon=True)
+    thread.start()
+    assert begun.wait(20)
+    for _ in range(200):  # an interrupt before the query has begun is lost
+        work.stop()
+        thread.join(0.05)
+        if ended:
+            break
+    assert ended == ["Stopped."]

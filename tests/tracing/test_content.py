@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.tracing.content import MAX_BYTES, capped_json, capped_result, clean
@@ -24,6 +24,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(VALUES, st.integers(min_value=64, max_value=400))
 def test_captured_json_is_json_and_fits(value: Any, limit: int) -> None:
     text = capped_json(value, limit)
@@ -31,6 +32,7 @@ def test_captured_json_is_json_and_fits(value: Any, limit: int) -> None:
     json.loads(text)
 
 
+@settings(deadline=None)
 @given(TEXT | VALUES.map(json.dumps), st.integers(min_value=64, max_value=400))
 def test_captured_results_are_json_and_fit(answer: str, limit: int) -> None:
     text = capped_result(answer, limit)
@@ -53,6 +55,7 @@ def test_a_result_that_is_json_stays_a_tree_and_other_text_is_a_string() -> None
     assert capped_result("[" * 100_000)[:4] == '"[[['
 
 
+@settings(deadline=None)
 @given(st.text(st.characters()), st.integers(min_value=1, max_value=50))
 def test_cleaned_text_is_utf8_and_bounded(text: str, limit: int) -> None:
     assert len(clean(text, limit)) <= limit

@@ -1,4 +1,4 @@
-"""An MCP server over stdio whose one tool answers with the `_meta.traceparent` it was called with."""
+"""An MCP server whose one tool answers with the `_meta.traceparent` it was called with, and with its current span."""
 
 import anyio
 import mcp_types as types
@@ -16,8 +16,9 @@ async def list_tools(context: object, params: object) -> types.ListToolsResult:
 
 async def call_tool(context: object, params: types.CallToolRequestParams) -> types.CallToolResult:
     del context
-    meta = dict(params.meta or {})
-    text = str(meta.get("traceparent") or format(get_current_span().get_span_context().trace_id, "032x"))
+    current = get_current_span().get_span_context()
+    told = dict(params.meta or {}).get("traceparent", "nothing")
+    text = f"{told} {current.trace_id:032x}-{current.span_id:016x}"
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
 

@@ -22,7 +22,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """One line of `orchestrator runs`. Times are seconds since the epoch; `running` may also mean that it was killed."""
+    """A line of `orchestrator runs`. Times are seconds since the epoch; `running` may also mean that it was killed."""
 
     run_id: str
     parent: str | None

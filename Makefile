@@ -1,0 +1,83 @@
+# The same verbs for people and for CI. Needs Python 3.11 or newer, git and make; everything else comes from PyPI.
+
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+TOOLS ?= build
+UV ?= $(shell command -v uv || echo $(TOOLS)/uv/bin/uv)
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+TASK := Read examples/sales.csv, total each month's sales, draw a line chart and save it
+RECORDING := scripted:examples/recordings/sales.jsonl
+MODEL ?= $(RECORDING)
+ARGS ?=
+
+BENCH_CACHE ?= $(HOME)/.cache/orchestrator-bench
+SYSTEMS ?= floor,orchestrator,orchestrator_bare,agent_framework
+REPEATS ?= 3
+BENCH = $(PYTHON) bench/run.py --cache "$(BENCH_CACHE)" --systems $(SYSTEMS)
+
+export UV_LINK_MODE := copy
+export UV_PYTHON_DOWNLOADS := never
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# Without byte code every start compiles everything that it imports.
+unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint bench docs clean
+
+help:
+	@echo "make install   .venv with every extra and the development tools, from uv.lock"
+	@echo "make demo      one real job from end to end on a recorded model; MODEL=openai:NAME for a real one"
+	@echo "make test      the tests; ARGS='tests/house -x' to choose"
+	@echo "make lint      formatting, ruff, pyright strict, the direction of imports"
+	@echo "make bench     overhead beside a bare loop and a peer; REPEATS, SYSTEMS, BENCH_CACHE"
+	@echo "make docs      the documentation: its links, and its code blocks run"
+	@echo "make clean     everything that the others made in this folder"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml uv.lock | $(UV)
+	$(UV) sync --quiet --locked --all-extras --compile-bytecode --python "$(PYTHON)"
+	@touch $@
+
+$(TOOLS)/uv/bin/uv:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv "$(TOOLS)/uv"
+	"$(TOOLS)/uv/bin/python" -m pip install --quiet --disable-pip-version-check uv
+
+demo: export ORCHESTRATOR_HOME := $(CURDIR)/.demo/home
+demo: $(STAMP)
+ifeq ($(MODEL),$(RECORDING))
+	@echo "The model of this demo is a recording ($(RECORDING:scripted:%=%)), so no key is needed; the MCP servers, their tools, the files, the journal and the spans are real."
+else
+	@echo "The model of this demo is $(MODEL); so are the MCP servers, their tools, the files, the journal and the spans: real."
+endif
+	@rm -rf .demo && mkdir -p .demo && cp -R examples .demo/examples
+	@echo '$$ orchestrator run "$(TASK)"'
+	@$(BIN)/orchestrator run "$(TASK)" --workspace .demo --model "$(MODEL)"
+	@echo && echo '$$ orchestrator runs show last'
+	@$(BIN)/orchestrator runs show last
+	@echo && echo "Files made:" && find "$(CURDIR)/.demo/out" -type f
+
+test: $(STAMP)
+	$(BIN)/pytest -n auto $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+
+bench:
+	$(BENCH) setup
+	rm -f bench/results.json
+	$(BENCH) measure --repeats $(REPEATS) --out bench/results.json
+	$(BENCH) table bench/results.json
+
+docs: $(STAMP)
+	$(BIN)/pytest tests/house/test_docs.py tests/house/test_readme.py $(ARGS)
+
+clean:
+	rm -rf .venv build dist .demo .pytest_cache .ruff_cache .hypothesis .import_linter_cache bench/results.json
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,62 @@
+"""Runs one command and turns how it ended into an exit code. Answers go to stdout, everything else to stderr."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Awaitable, Callable, Mapping
+
+import anyio
+
+from orchestrator import __version__
+from orchestrator.cli import listing, running
+from orchestrator.errors import ConfigurationError, OrchestratorError
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
+    "run": running.run,
+    "resume": running.resume,
+    "tools": listing.tools,
+    "agents": listing.agents,
+    "runs": listing.runs,
+}
+
+
+def perform(arguments: Namespace) -> int:
+    """Runs one command and returns its exit code; what the user has to mend is exit 2."""
+    if arguments.version:
+        print(f"orchestrator {__version__}")
+        return OK
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="warning: %(message)s")
+    logging.getLogger("mcp").setLevel(logging.ERROR)
+    try:
+        return anyio.run(_interruptible, COMMANDS[arguments.command], arguments)
+    except ConfigurationError as error:
+        for problem in error.problems:
+            print(f"error: {problem}", file=sys.stderr)
+        return USAGE
+    except OrchestratorError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+async def _interruptible(command: Callable[[Namespace], Awaitable[int]], arguments: Namespace) -> int:
+    """The first Ctrl-C, or SIGTERM, lets the command close what it opened; the second ends the process at once."""
+    with anyio.CancelScope() as scope:
+
+        def interrupt() -> None:
+            if scope.cancel_called:
+                os._exit(INTERRUPTED)
+            scope.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, interrupt)
+        return await command(arguments)
+    return INTERRUPTED

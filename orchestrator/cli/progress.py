@@ -1,0 +1,122 @@
+"""A run as it happens, on stderr: one line for each thing done, and in a terminal a line that says who is at work."""
+
+import json
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from orchestrator.events import (
+    ErrorEvent,
+    FinalAnswerEvent,
+    PublicEvent,
+    StateEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    UsageEvent,
+)
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+WIDTH_OF_VALUE = 100
+
+
+class Progress:
+    """Shows events; does nothing when quiet. In a file or pipe, lines are never wrapped."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._live: Live | None = None
+        self._busy: dict[str, str] = {}
+        self._tokens = 0
+        self._began = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if not self._quiet and sys.stderr.isatty():
+            # Only a terminal needs it, and it takes a tenth of a second to import.
+            from rich.console import Console  # noqa: PLC0415
+            from rich.live import Live  # noqa: PLC0415
+
+            self._live = Live(
+                get_renderable=self._line, console=Console(stderr=True), refresh_per_second=8, transient=True
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Takes the moving line away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def show(self, event: PublicEvent) -> None:
+        if self._quiet:
+            return
+        match event:
+            case StateEvent():
+                self._at_work(event)
+            case UsageEvent():
+                self._tokens += event.usage.tokens
+            case ToolCallEvent():
+                self._busy[event.run_id] = f"{event.agent} calls {_short(event.tool)}"
+                self._print(event, f"→ {_short(event.tool)} {_arguments(event.arguments)}")
+            case ToolResultEvent():
+                mark = "✗" if event.is_error else "✓"
+                text = f" {_one_line(event.observation)}" if event.is_error else ""
+                self._print(event, f"{mark} {_short(event.tool)} {event.seconds:.1f} s{text}")
+            case ErrorEvent():
+                self._print(event, f"! {_one_line(event.error, 300)}")
+            case FinalAnswerEvent():
+                reason = "" if event.status == "finished" else f" ({event.stop_reason})"
+                self._print(event, f"answered{reason}")
+            case _:
+                return
+
+    def _at_work(self, event: StateEvent) -> None:
+        if event.state == "THINKING":
+            self._busy[event.run_id] = f"{event.agent} thinks"
+        elif event.state in ("FINISHED", "FAILED", "WAITING"):
+            self._busy.pop(event.run_id, None)
+
+    def _print(self, event: PublicEvent, text: str) -> None:
+        depth = event.run_id.count("/")
+        line = f"{'  ' * depth}{event.agent} {text}"
+        if self._live is None:
+            print(line, file=sys.stderr)
+            return
+        from rich.text import Text  # noqa: PLC0415
+
+        styled = Text(f"{'  ' * depth}") + Text(event.agent, style=_colour(event.agent)) + Text(f" {text}")
+        self._live.console.print(styled, no_wrap=True, overflow="ellipsis", crop=True)
+
+    def _line(self) -> Any:
+        """What is drawn at the bottom of a terminal."""
+        from rich.text import Text  # noqa: PLC0415
+
+        deepest = sorted(self._busy.items(), key=lambda item: -item[0].count("/"))
+        who = ", ".join(text for _, text in deepest[:4]) or "starting"
+        return Text(f"{time.monotonic() - self._began:5.1f} s  {self._tokens:,} tokens  {who}", style="dim")
+
+
+def _short(tool: str) -> str:
+    """An agent is shown by its name alone."""
+    return tool.removeprefix("agents__")
+
+
+def _arguments(arguments: dict[str, Any]) -> str:
+    return " ".join(f"{key}={_one_line(json.dumps(value, ensure_ascii=False))}" for key, value in arguments.items())
+
+
+def _one_line(text: str, width: int = WIDTH_OF_VALUE) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+def _colour(agent: str) -> str:
+    return ("cyan", "magenta", "green", "yellow", "blue")[sum(agent.encode()) % 5]

@@ -1,0 +1,117 @@
+"""`run` and `resume`: drive a run, show it, and print what came of it."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.progress import Progress
+from orchestrator.errors import ConfigurationError
+from orchestrator.events import Limits, PublicEvent, Status
+from orchestrator.options import Options
+from orchestrator.orchestrator import Orchestrator
+
+if TYPE_CHECKING:
+    from orchestrator.runtime.result import RunResult
+
+EXIT_CODES: dict[Status, int] = {"finished": 0, "failed": 1, "stopped": 3, "parked": 4, "cancelled": 130}
+
+Watch = Callable[[PublicEvent], None]
+
+
+def options(arguments: Namespace) -> Options:
+    """The options that the common flags stand for."""
+    workspace = arguments.workspace
+    if workspace is not None and not workspace.is_dir():
+        raise ConfigurationError(f"--workspace: there is no folder {workspace}")
+    return Options(
+        workspace=workspace,
+        config=arguments.config,
+        mcp_configs=arguments.mcp_config,
+        agents=arguments.agents,
+        model=arguments.model,
+    )
+
+
+async def run(arguments: Namespace) -> int:
+    limits = Limits(
+        steps=arguments.max_steps,
+        tokens=arguments.max_tokens,
+        cost=arguments.max_cost,
+        seconds=arguments.timeout,
+    )
+    with _watching(arguments) as (watch, progress):
+        async with Orchestrator(options(arguments), agent=arguments.agent) as orchestrator:
+            result = await orchestrator.run(arguments.task, limits=limits, on_event=watch)
+        progress.close()
+    return report(result, as_json=arguments.json, quiet=arguments.quiet)
+
+
+async def resume(arguments: Namespace) -> int:
+    from orchestrator.cli.listing import find_run  # noqa: PLC0415
+
+    run_id, recorded = await find_run(options(arguments), arguments.run_id)
+    with _watching(arguments) as (watch, progress):
+        async with Orchestrator(recorded.options, agent=recorded.agent) as orchestrator:
+            result = await orchestrator.resume(run_id, on_event=watch)
+        progress.close()
+    return report(result, as_json=arguments.json, quiet=arguments.quiet)
+
+
+def report(result: "RunResult", *, as_json: bool, quiet: bool) -> int:
+    """Prints a result on stdout, and a closing line on stderr."""
+    if as_json:
+        print(result.model_dump_json())
+    elif result.status in ("finished", "stopped"):
+        print(result.answer)
+    if not as_json and result.status == "failed":
+        print(f"error: {result.answer}", file=sys.stderr)
+    if not quiet and not as_json:
+        print(closing_line(result), file=sys.stderr)
+    return EXIT_CODES[result.status]
+
+
+def closing_line(result: "RunResult") -> str:
+    """Time, tokens, cost and the two ids by which a run is found again."""
+    usage = result.usage
+    cost = f"${result.cost.amount:.4f}" if result.cost.known else "cost unknown"
+    status = "" if result.status == "finished" else f"{result.status} ({result.stop_reason}) · "
+    return (
+        f"{status}{result.duration_s:.1f} s · {usage.input_tokens:,} + {usage.output_tokens:,} tokens · "
+        f"{usage.model_calls} model calls · {usage.tool_calls} tool calls · {cost} · "
+        f"run {result.run_id} · trace {result.trace_id}"
+    )
+
+
+class _watching:
+    """Where a run's events go while it runs: progress on stderr, and a file or stdout when asked."""
+
+    def __init__(self, arguments: Namespace) -> None:
+        self._where: str | None = arguments.events
+        self._quiet: bool = arguments.quiet
+        if self._where == "-" and arguments.json:
+            raise ConfigurationError("--events - and --json both want stdout; give --events a file")
+        self._stack = ExitStack()
+
+    def __enter__(self) -> tuple[Watch, Progress]:
+        progress = self._stack.enter_context(Progress(quiet=self._quiet))
+        if self._where is None:
+            return progress.show, progress
+        if self._where == "-":
+            out = sys.stdout
+        else:
+            try:
+                out = self._stack.enter_context(open(self._where, "w", encoding="utf-8"))
+            except OSError as error:
+                raise ConfigurationError(f"--events: {self._where} cannot be written: {error.strerror}") from error
+
+        def watch(event: PublicEvent) -> None:
+            out.write(event.model_dump_json() + "\n")
+            out.flush()
+            progress.show(event)
+
+        return watch, progress
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()

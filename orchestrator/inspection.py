@@ -1,0 +1,46 @@
+"""A look at what is configured, without running anything: the servers and their tools."""
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+from orchestrator.assembly import open_server
+from orchestrator.lifetimes import Servers
+from orchestrator.options import Options
+from orchestrator.tools.toolset import Toolset
+
+
+async def list_tools(options: Options) -> dict[str, Any]:
+    """Every configured and bundled server, its tools under the names that models see, and what is left out."""
+    servers = Servers(options.load_settings(), options.folder)
+    names = list(servers.settings)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(servers.close)
+        servers.start_early(names)
+        toolset = await stack.enter_async_context(Toolset([open_server(name, servers) for name in names]).running())
+        await toolset.ready(names)
+        listed = toolset.servers.values()
+        return {
+            "servers": [
+                {
+                    "name": server.name,
+                    "up": server.up,
+                    "problem": server.problem,
+                    "tools": len(server.tools),
+                    "bundled": servers.settings[server.name].bundled,
+                }
+                for server in listed
+            ],
+            "tools": [
+                {
+                    "name": offer.name,
+                    "server": offer.server.name,
+                    "tool": offer.tool.name,
+                    "title": offer.tool.title,
+                    "description": offer.tool.description or "",
+                    "effect": offer.effect,
+                    "input_schema": offer.tool.input_schema,
+                }
+                for offer in toolset.offers()
+            ],
+            "left_out": [{"name": name, "problem": problem} for name, problem in toolset.left_out.items()],
+        }
