@@ -71,7 +71,8 @@ class Options:
         facts: dict[str, Any] = {key: str(path.absolute()) for key, path in paths.items() if path is not None}
         facts["mcp_configs"] = [str(path.absolute()) for path in self.mcp_configs]
         if isinstance(self.model, str):
-            facts["model"] = self.model
+            form, _, file = self.model.partition(":")
+            facts["model"] = f"scripted:{Path(file).absolute()}" if form == "scripted" else self.model
         return json.dumps(facts, ensure_ascii=False, sort_keys=True).encode()
 
     @classmethod

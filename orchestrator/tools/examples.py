@@ -58,15 +58,16 @@ class _Builder:
         if not is_object(node) or depth > _MAX_DEPTH or self._nodes < 0:
             return None
         schema: Mapping[str, Any] = node
-        reference = schema.get("$ref")
-        self._open.append(reference if isinstance(reference, str) else "")
+        outside = len(self._open)
         try:
             return self._built(self._merged(schema), depth, also)
         finally:
-            self._open.pop()
+            del self._open[outside:]
 
     def _merged(self, schema: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
         """One flat schema: `$ref` followed, `allOf` joined, the branch of a union that this attempt takes joined."""
+        if isinstance(reference := schema.get("$ref"), str):
+            self._open.append(reference)
         flat: dict[str, Any] = dict(resolve(schema, self._root))
         if depth > _MAX_DEPTH:
             return flat
