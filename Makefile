@@ -24,7 +24,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench docs clean
+.PHONY: help install demo what-is-real test lint bench docs clean
 
 help:
 	@echo "make install   .venv with every extra and the development tools, from uv.lock"
@@ -47,21 +47,23 @@ $(TOOLS)/uv/bin/uv:
 	"$(TOOLS)/uv/bin/python" -m pip install --quiet --disable-pip-version-check uv
 
 demo: export ORCHESTRATOR_HOME := $(CURDIR)/.demo/home
-demo: $(STAMP)
-ifeq ($(MODEL),$(RECORDING))
-	@echo "The model of this demo is a recording ($(RECORDING:scripted:%=%)), so no key is needed; the MCP servers, their tools, the files, the journal and the spans are real."
-else
-	@echo "The model of this demo is $(MODEL); so are the MCP servers, their tools, the files, the journal and the spans: real."
-endif
+demo: what-is-real $(STAMP)
 	@rm -rf .demo && mkdir -p .demo && cp -R examples .demo/examples
-	@echo '$$ orchestrator run "$(TASK)"'
+	@printf '\n%s\n' "$$ orchestrator run \"$(TASK)\""
 	@$(BIN)/orchestrator run "$(TASK)" --workspace .demo --model "$(MODEL)"
-	@echo && echo '$$ orchestrator runs show last'
+	@printf '\n%s\n' "$$ orchestrator runs show last"
 	@$(BIN)/orchestrator runs show last
-	@echo && echo "Files made:" && find "$(CURDIR)/.demo/out" -type f
+	@printf '\n%s\n' "Files made:" && find "$(CURDIR)/.demo/out" -type f
+
+what-is-real:
+ifeq ($(MODEL),$(RECORDING))
+	@echo "The model is a recording, so no key is needed; MCP servers, tools, files, journal and spans are real."
+else
+	@echo "The model is $(MODEL); MCP servers, tools, files, journal and spans are real as well."
+endif
 
 test: $(STAMP)
-	$(BIN)/pytest -n auto $(ARGS)
+	$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

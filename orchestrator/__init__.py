@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from orchestrator.options import Options
     from orchestrator.orchestrator import Orchestrator
     from orchestrator.runtime.result import RunResult
+    from orchestrator.runtime.sittings import RunOptions
 
 __version__ = "0.1.0"
 
@@ -24,10 +25,20 @@ _HOMES = {
     "Options": "orchestrator.options",
     "Orchestrator": "orchestrator.orchestrator",
     "OrchestratorError": "orchestrator.errors",
+    "RunOptions": "orchestrator.runtime.sittings",
     "RunResult": "orchestrator.runtime.result",
 }
 
-__all__ = ["ConfigurationError", "Limits", "ModelError", "Options", "Orchestrator", "OrchestratorError", "RunResult"]
+__all__ = [
+    "ConfigurationError",
+    "Limits",
+    "ModelError",
+    "Options",
+    "Orchestrator",
+    "OrchestratorError",
+    "RunOptions",
+    "RunResult",
+]
 
 
 def __getattr__(name: str) -> Any:

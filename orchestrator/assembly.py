@@ -10,18 +10,19 @@ from typing import Any
 
 from orchestrator.cards import AgentCard, Cards
 from orchestrator.config import Settings
+from orchestrator.config.names import did_you_mean
 from orchestrator.errors import ConfigurationError
 from orchestrator.events import Limits
 from orchestrator.lifetimes import Models, Servers
 from orchestrator.options import Options
 from orchestrator.runtime.delegation import agent_server
 from orchestrator.runtime.journal import SqliteJournal
-from orchestrator.runtime.journal.sqlite import LEASE_SECONDS
 from orchestrator.runtime.runner import Launch, Runner
-from orchestrator.runtime.sittings import Seat, Sittings
+from orchestrator.runtime.sittings import RunOptions, Seat, Sittings
 from orchestrator.runtime.team import Team
 from orchestrator.tasks import background
-from orchestrator.tools.servers import Server, broken_server, http_server, local_server, stdio_server
+from orchestrator.tools.policy import Policy
+from orchestrator.tools.servers import Server, Terms, broken_server, http_server, local_server, stdio_server
 from orchestrator.tools.toolset import AGENTS, Toolset
 from orchestrator.tracing.setup import make_tracer
 
@@ -29,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 JOURNAL_FILE = "journal.sqlite"
 _ID_LETTERS = "23456789abcdefghjkmnpqrstvwxyz"
-HEARTBEATS_A_LEASE = 3
 
 
 class Parts:
@@ -44,7 +44,9 @@ class Parts:
         self._checked: set[str] = set()
         self._told: set[str] = set()
 
-    async def launch(self, task: str, agent: str, limits: Limits | None) -> tuple[AgentCard, Launch]:
+    async def launch(
+        self, task: str, agent: str, limits: Limits | None, options: RunOptions | None
+    ) -> tuple[AgentCard, Launch, RunOptions]:
         """Makes a task ready to run; `limits` go before the card's, and those before the configuration's.
 
         Raises:
@@ -57,7 +59,22 @@ class Parts:
         chosen = effective(limits, card.limits, self._settings.limits)
         if chosen.cost is not None:
             self._priced(card)
-        return card, Launch(run=new_run_id(), task=task, limits=chosen, settings=self._options.record())
+        options = options or RunOptions()
+        self._known_role(options.role)
+        launch = Launch(run=new_run_id(), task=task, limits=chosen, settings=self._options.record())
+        return card, launch, options
+
+    async def resuming(self, card: AgentCard, options: RunOptions | None) -> RunOptions:
+        """Makes ready to go on with a run of `card`. Raises `ConfigurationError` when it cannot run any more."""
+        await self.check(card.name)
+        return options or RunOptions()
+
+    def _known_role(self, role: str | None) -> None:
+        if role is not None and role not in self._settings.roles:
+            raise ConfigurationError(
+                f"there is no role `{role}`.{did_you_mean(role, self._settings.roles)} Roles are [roles.NAME] tables of "
+                f"orchestrator.toml."
+            )
 
     def _priced(self, card: AgentCard) -> None:
         """A limit on cost means nothing where a price is unknown, so such a run does not start."""
@@ -79,9 +96,9 @@ class Parts:
         """
         if agent in self._checked:
             return
-        cards = self.team.cards.reachable(agent)
-        for card in cards:
+        for card in self.team.cards.reachable(agent):
             self._models.of(card)
+            self._known_role(card.role)
         names = self._servers.needed(self.team.cards, agent)
         await self.team.toolset.ready(names)
         down = {name: server.problem for name in names if not (server := self.team.toolset.servers[name]).up}
@@ -140,13 +157,14 @@ async def assemble(
                 journal=journal,
                 tracer=tracer,
                 runner=runners[0],
+                policy=Policy(rules=settings.policy, roles=settings.roles, servers=servers.settings),
                 parallel=settings.tools.parallel,
                 tool_timeout=settings.tools.timeout,
             )
         )
         beats = await stack.enter_async_context(background())
         stack.callback(beats.cancel_scope.cancel)
-        beats.start_soon(sittings.beat, LEASE_SECONDS / HEARTBEATS_A_LEASE)
+        beats.start_soon(sittings.beat)
         yield Parts(options, settings, team, servers, models), sittings
 
 
@@ -155,9 +173,17 @@ def open_server(name: str, servers: Servers) -> Server:
     if name in servers.problems:
         return broken_server(name, servers.problems[name])
     configured = servers.settings[name]
+    terms = Terms(
+        timeout=configured.call_timeout,
+        concurrency=configured.concurrency,
+        allow=configured.allow,
+        deny=configured.deny,
+        long_running=configured.long_running,
+    )
+    start_timeout = configured.start_timeout
     if configured.transport == "stdio":
-        return stdio_server(name, lambda: servers.process(name), start_timeout=configured.start_timeout)
-    return http_server(name, lambda: servers.expanded(name), start_timeout=configured.start_timeout)
+        return stdio_server(name, lambda: servers.process(name), start_timeout=start_timeout, terms=terms)
+    return http_server(name, lambda: servers.expanded(name), start_timeout=start_timeout, terms=terms)
 
 
 def effective(*limits: Limits | None) -> Limits:

@@ -126,15 +126,17 @@ class ToolIntent(Event):
 
 
 class ToolResult(Event):
-    """The one answer to a call. `usage` and `cost` are a child run's, over its whole tree; `child` is its run id."""
+    """The one answer to a call. `usage` and `cost` are a child run's, over its whole tree; `child` is its run id.
+
+    `error` is None when it worked, else a short kind: `tool_error`, `timeout`, `unavailable`, `invalid_arguments`,
+    `unknown_tool`, `denied`, or a protocol error's code. A `denied` call was never sent and is no failure.
+    """
 
     type: Literal["tool.result"] = "tool.result"
     call: str
     tool: str
     observation: str
-    is_error: bool = False
-    arguments: dict[str, Any] | None = None
-    sent: bool = True
+    error: str | None = None
     seconds: float = 0.0
     child: str | None = None
     usage: Usage | None = None
@@ -159,11 +161,52 @@ class ToolRetried(Event):
     attempt: int
 
 
+class ApprovalAsked(Event):
+    """A call waits for a person. `digest` stands for the tool and these very arguments: a verdict must name it."""
+
+    type: Literal["approval.asked"] = "approval.asked"
+    call: str
+    tool: str
+    arguments: dict[str, Any]
+    reason: str
+    digest: str
+
+
+class ApprovalDecided(Event):
+    """The first verdict on a call. `arguments` are those that the person put in the place of the asked ones."""
+
+    type: Literal["approval.decided"] = "approval.decided"
+    call: str
+    approved: bool
+    digest: str
+    note: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+class HookApplied(Event):
+    """A hook stepped in. `text` is a redirection's message, a veto's reason, or the answer in the answer's place."""
+
+    type: Literal["hook.applied"] = "hook.applied"
+    hook: str
+    moment: Literal["thinking", "acting", "finishing"]
+    decision: Literal["veto", "replace", "redirect"]
+    call: str | None = None
+    text: str = ""
+    arguments: dict[str, Any] | None = None
+
+
 class LimitReached(Event):
     type: Literal["limit.reached"] = "limit.reached"
     limit: StopReason
     detail: str
     closing: bool
+
+
+class RunParked(Event):
+    """Nothing is held open: the run goes on when it is resumed."""
+
+    type: Literal["run.parked"] = "run.parked"
+    reason: Literal["approval", "interrupted"]
 
 
 class RunFinished(Event):
@@ -194,7 +237,11 @@ JournalEvent = (
     | ToolResult
     | ToolInDoubt
     | ToolRetried
+    | ApprovalAsked
+    | ApprovalDecided
+    | HookApplied
     | LimitReached
+    | RunParked
     | RunFinished
     | RunFailed
     | RunCancelled
@@ -253,6 +300,16 @@ class ToolResultEvent(RunEvent):
     seconds: float
 
 
+class ApprovalEvent(RunEvent):
+    """A call waits for a person. `call` is its path over the tree, which is what `approve` takes."""
+
+    type: Literal["approval"] = "approval"
+    call: str
+    tool: str
+    arguments: dict[str, Any]
+    reason: str
+
+
 class UsageEvent(RunEvent):
     type: Literal["usage"] = "usage"
     usage: Usage
@@ -280,6 +337,15 @@ class FinalAnswerEvent(RunEvent):
     stop_reason: StopReason
 
 
-PublicEvent = TextDeltaEvent | ToolCallEvent | ToolResultEvent | UsageEvent | StateEvent | ErrorEvent | FinalAnswerEvent
+PublicEvent = (
+    TextDeltaEvent
+    | ToolCallEvent
+    | ToolResultEvent
+    | ApprovalEvent
+    | UsageEvent
+    | StateEvent
+    | ErrorEvent
+    | FinalAnswerEvent
+)
 
 __all__ = ["JournalEvent", "PublicEvent", "RunEvent", "ToolCall", "dump", "load"]

@@ -18,6 +18,7 @@ from orchestrator.tasks import background
 
 if TYPE_CHECKING:
     from orchestrator.runtime.result import RunResult
+    from orchestrator.runtime.sittings import RunOptions
 
 DEFAULT_AGENT = "supervisor"
 
@@ -66,22 +67,28 @@ class Orchestrator:
         *,
         agent: str | None = None,
         limits: Limits | None = None,
+        options: "RunOptions | None" = None,
         on_event: Callable[[PublicEvent], None] | None = None,
     ) -> "RunResult":
-        """Runs a task to its end. `limits` go before the card's and the configuration's; `on_event` sees every event.
+        """Runs a task until it ends or parks. `limits` go before the card's and the configuration's.
 
         Raises:
-            ConfigurationError: the agent or its model cannot be used.
+            ConfigurationError: the agent, its model or a role cannot be used.
             JournalError: the journal cannot be written.
         """
-        card, launch = await self._parts.launch(task, agent or self.agent, limits)
-        return await self._sittings.begin(card, launch, on_event or _nobody)
+        card, launch, chosen = await self._parts.launch(task, agent or self.agent, limits, options)
+        return await self._sittings.begin(card, launch, chosen, on_event or _nobody)
 
     async def stream(
-        self, task: str, *, agent: str | None = None, limits: Limits | None = None
+        self,
+        task: str,
+        *,
+        agent: str | None = None,
+        limits: Limits | None = None,
+        options: "RunOptions | None" = None,
     ) -> AsyncGenerator[PublicEvent]:
         """The events of a run as they happen. Leaving early cancels the run, and returns when it has ended."""
-        card, launch = await self._parts.launch(task, agent or self.agent, limits)
+        card, launch, chosen = await self._parts.launch(task, agent or self.agent, limits, options)
         send, receive = anyio.create_memory_object_stream[PublicEvent](float("inf"))
         ended, scope = anyio.Event(), anyio.CancelScope()
         failures: list[Exception] = []
@@ -89,7 +96,7 @@ class Orchestrator:
         async def drive() -> None:
             try:
                 with scope:
-                    await self._sittings.begin(card, launch, send.send_nowait)
+                    await self._sittings.begin(card, launch, chosen, send.send_nowait)
             except Exception as error:  # noqa: BLE001 - it is raised where the stream is read
                 failures.append(error)
             finally:
@@ -104,12 +111,18 @@ class Orchestrator:
                 raise failures[0]
         finally:
             scope.cancel()
-            receive.close()
             with anyio.CancelScope(shield=True):
                 await ended.wait()
+            receive.close()
 
-    async def resume(self, run_id: str, *, on_event: Callable[[PublicEvent], None] | None = None) -> "RunResult":
-        """Goes on with a run whose process ended; for one that has ended, its result.
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        options: "RunOptions | None" = None,
+        on_event: Callable[[PublicEvent], None] | None = None,
+    ) -> "RunResult":
+        """Goes on with a run that is parked or whose process ended; for one that has ended, its result.
 
         Raises:
             UnknownRun: the journal does not have it.
@@ -117,7 +130,12 @@ class Orchestrator:
         """
         states = await self._sittings.history(run_id)
         card = self.cards.get(states[run_id].run.agent)
-        return await self._sittings.resume(card, run_id, on_event or _nobody)
+        chosen = await self._parts.resuming(card, options)
+        return await self._sittings.resume(card, run_id, chosen, on_event or _nobody)
+
+    def park(self) -> None:
+        """Ends every run that is driven here; each of them is journalled as parked and can be resumed."""
+        self._sittings.park()
 
 
 def _nobody(event: PublicEvent) -> None:

@@ -52,6 +52,10 @@ class CrashPoint:
         self._die = die
         self._written = 0
 
+    @property
+    def lease(self) -> float:
+        return self._journal.lease
+
     async def append(self, claim: Claim, events: Sequence[JournalEvent], *, durable: bool = True) -> None:
         room = self._last - self._written
         if len(events) > room or (self._at_once and len(events) == room):

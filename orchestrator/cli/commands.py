@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import anyio
 
 from orchestrator import __version__
-from orchestrator.cli import listing, running
+from orchestrator.cli import approving, listing, running
+from orchestrator.cli.interrupts import on_interrupt
 from orchestrator.errors import ConfigurationError, OrchestratorError
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -19,6 +20,7 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
     "run": running.run,
     "resume": running.resume,
+    "approve": approving.approve,
     "tools": listing.tools,
     "agents": listing.agents,
     "runs": listing.runs,
@@ -48,15 +50,19 @@ def perform(arguments: Namespace) -> int:
 
 
 async def _interruptible(command: Callable[[Namespace], Awaitable[int]], arguments: Namespace) -> int:
-    """The first Ctrl-C, or SIGTERM, lets the command close what it opened; the second ends the process at once."""
+    """The first Ctrl-C, or SIGTERM, parks the run and closes what was opened; the second ends the process at once."""
     with anyio.CancelScope() as scope:
+        interrupted = False
 
         def interrupt() -> None:
-            if scope.cancel_called:
+            nonlocal interrupted
+            if interrupted:
                 os._exit(INTERRUPTED)
-            scope.cancel()
+            interrupted = True
+            on_interrupt(scope.cancel)
 
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, interrupt)
-        return await command(arguments)
+        code = await command(arguments)
+        return INTERRUPTED if interrupted else code
     return INTERRUPTED

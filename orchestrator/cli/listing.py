@@ -78,7 +78,7 @@ async def runs(arguments: Namespace) -> int:
         if arguments.run_id is None:
             raise ConfigurationError("`runs show` needs a run's id, or `last`")
         return await _show(options(arguments), arguments.run_id, as_json=arguments.json)
-    journal = _journal(options(arguments))
+    journal = open_journal(options(arguments))
     try:
         rows = await journal.runs()
     finally:
@@ -104,9 +104,9 @@ class Recorded:
 
 async def find_run(chosen: Options, run_id: str) -> tuple[str, Recorded]:
     """Finds a top-level run by its id or as `last`, with the options that it was started with."""
-    journal = _journal(chosen)
+    journal = open_journal(chosen)
     try:
-        run_id = await _resolve(journal, run_id)
+        run_id = await resolve_run(journal, run_id)
         events = await journal.read(run_id)
         started = next((event for event in events if event.type == "run.started"), None)
         if started is None:
@@ -120,24 +120,24 @@ async def find_run(chosen: Options, run_id: str) -> tuple[str, Recorded]:
 async def _show(chosen: Options, run_id: str, *, as_json: bool) -> int:
     from orchestrator.runtime.journal import root_of  # noqa: PLC0415
     from orchestrator.runtime.result import run_result  # noqa: PLC0415
-    from orchestrator.runtime.runner import totals  # noqa: PLC0415
     from orchestrator.runtime.state import fold  # noqa: PLC0415
 
-    journal = _journal(chosen)
+    journal = open_journal(chosen)
     try:
-        run_id = await _resolve(journal, run_id)
+        run_id = await resolve_run(journal, run_id)
         states = {run: fold(events) for run, events in (await journal.tree(root_of(run_id))).items()}
     finally:
         await journal.aclose()
     if run_id not in states:
         raise _unknown(run_id)
-    below = [state for run, state in states.items() if run == run_id or run.startswith(f"{run_id}/")]
-    result = run_result(states[run_id], *totals(below))
+    result = run_result(run_id, states)
     if as_json:
         print(result.model_dump_json())
         return 0
     print(f"{result.run_id}  {result.status} ({result.stop_reason})  trace {result.trace_id}")
     _print_tree(states, run_id, 0)
+    for request in result.approvals:
+        print(f"waits for approval: {request.call}  {request.tool}  {request.reason}")
     print(result.answer)
     return 0
 
@@ -154,7 +154,8 @@ def _print_tree(states: "dict[str, RunState]", run: str, depth: int) -> None:
                 _print_tree(states, action.child, depth + 2)
 
 
-async def _resolve(journal: "SqliteJournal", run_id: str) -> str:
+async def resolve_run(journal: "SqliteJournal", run_id: str) -> str:
+    """A run's id as the journal has it, from what was typed: an id, one with `~` for `/`, or `last`."""
     if run_id != "last":
         return run_id.replace("~", "/")
     rows = await journal.runs(limit=1)
@@ -163,7 +164,8 @@ async def _resolve(journal: "SqliteJournal", run_id: str) -> str:
     return rows[0].run_id
 
 
-def _journal(chosen: Options) -> "SqliteJournal":
+def open_journal(chosen: Options) -> "SqliteJournal":
+    """The journal that a command reads."""
     from orchestrator.runtime.journal import SqliteJournal  # noqa: PLC0415
 
     return SqliteJournal((chosen.home or home(os.environ)) / "journal.sqlite")

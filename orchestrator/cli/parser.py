@@ -53,6 +53,15 @@ def _common() -> argparse.ArgumentParser:
     return common
 
 
+def _approving(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--approve",
+        choices=["ask", "all", "none"],
+        default="ask",
+        help="calls that write: ask a person (parks where nobody is there), approve all, or deny at once",
+    )
+
+
 def _watching(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--events", metavar="FILE", help="write one JSON object a line for each event; - is stdout")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
@@ -61,6 +70,8 @@ def _watching(parser: argparse.ArgumentParser) -> None:
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", help="what to do, in plain words")
     parser.add_argument("--agent", metavar="NAME", default="supervisor", help="who does it (default: supervisor)")
+    parser.add_argument("--role", metavar="NAME", help="a [roles.NAME] of orchestrator.toml that limits the tools")
+    _approving(parser)
     limits = parser.add_argument_group("limits")
     limits.add_argument("--max-steps", type=_positive(int), metavar="N", help="model turns of the agent (12)")
     limits.add_argument("--max-tokens", type=_positive(int), metavar="N", help="tokens of the whole tree (1000000)")
@@ -84,7 +95,17 @@ def _runs(parser: argparse.ArgumentParser) -> None:
 
 def _resume(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="ID", help="a run's id, or `last`")
+    _approving(parser)
     _watching(parser)
+
+
+def _approve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_id", metavar="RUN_ID", help="a run's id, or `last`")
+    parser.add_argument("call", nargs="?", metavar="CALL", help="which call, if more than one waits: t1.1/t2.1")
+    parser.add_argument("--all", action="store_true", help="every call that waits")
+    parser.add_argument("--deny", action="store_true", help="say no")
+    parser.add_argument("--note", default="", metavar="TEXT", help="a word to the model")
+    parser.add_argument("--arguments", metavar="JSON|@FILE", help="send these arguments in place of the asked ones")
 
 
 COMMANDS: Sequence[tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = (
@@ -92,7 +113,8 @@ COMMANDS: Sequence[tuple[str, str, Callable[[argparse.ArgumentParser], None]]] =
     ("tools", "List the tools of all servers under the names that models see.", _tools),
     ("agents", "List the agents and what each may call.", _agents),
     ("runs", "List runs, or show what one did.", _runs),
-    ("resume", "Go on with a run whose process ended.", _resume),
+    ("resume", "Go on with a run that is parked or whose process ended.", _resume),
+    ("approve", "Say yes or no to a call that waits; then resume the run.", _approve),
 )
 
 

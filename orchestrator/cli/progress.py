@@ -3,6 +3,8 @@
 import json
 import sys
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -54,6 +56,17 @@ class Progress:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """The terminal belongs to someone else while the block runs."""
+        if self._live is not None:
+            self._live.stop()
+        try:
+            yield
+        finally:
+            if self._live is not None:
+                self._live.start()
 
     def show(self, event: PublicEvent) -> None:
         if self._quiet:

@@ -1,11 +1,13 @@
 """`run` and `resume`: drive a run, show it, and print what came of it."""
 
+import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from orchestrator.cli.interrupts import parking
 from orchestrator.cli.progress import Progress
 from orchestrator.errors import ConfigurationError
 from orchestrator.events import Limits, PublicEvent, Status
@@ -14,6 +16,7 @@ from orchestrator.orchestrator import Orchestrator
 
 if TYPE_CHECKING:
     from orchestrator.runtime.result import RunResult
+    from orchestrator.runtime.sittings import RunOptions
 
 EXIT_CODES: dict[Status, int] = {"finished": 0, "failed": 1, "stopped": 3, "parked": 4, "cancelled": 130}
 
@@ -43,7 +46,9 @@ async def run(arguments: Namespace) -> int:
     )
     with _watching(arguments) as (watch, progress):
         async with Orchestrator(options(arguments), agent=arguments.agent) as orchestrator:
-            result = await orchestrator.run(arguments.task, limits=limits, on_event=watch)
+            with parking(orchestrator.park):
+                chosen = run_options(arguments, progress)
+                result = await orchestrator.run(arguments.task, limits=limits, options=chosen, on_event=watch)
         progress.close()
     return report(result, as_json=arguments.json, quiet=arguments.quiet)
 
@@ -54,9 +59,21 @@ async def resume(arguments: Namespace) -> int:
     run_id, recorded = await find_run(options(arguments), arguments.run_id)
     with _watching(arguments) as (watch, progress):
         async with Orchestrator(recorded.options, agent=recorded.agent) as orchestrator:
-            result = await orchestrator.resume(run_id, on_event=watch)
+            with parking(orchestrator.park):
+                chosen = run_options(arguments, progress)
+                result = await orchestrator.resume(run_id, options=chosen, on_event=watch)
         progress.close()
     return report(result, as_json=arguments.json, quiet=arguments.quiet)
+
+
+def run_options(arguments: Namespace, progress: Progress) -> "RunOptions":
+    """How this run is to be approved, and by whom: a person is asked where there is a terminal to ask at."""
+    from orchestrator.cli.approving import TerminalApprover  # noqa: PLC0415
+    from orchestrator.runtime.sittings import RunOptions  # noqa: PLC0415 - imports the MCP package
+
+    there = sys.stdin.isatty() and sys.stderr.isatty()
+    approver = TerminalApprover(progress) if there and arguments.approve == "ask" else None
+    return RunOptions(approve=arguments.approve, approver=approver, role=getattr(arguments, "role", None))
 
 
 def report(result: "RunResult", *, as_json: bool, quiet: bool) -> int:
@@ -67,9 +84,24 @@ def report(result: "RunResult", *, as_json: bool, quiet: bool) -> int:
         print(result.answer)
     if not as_json and result.status == "failed":
         print(f"error: {result.answer}", file=sys.stderr)
+    if not as_json and result.status == "parked":
+        print(how_to_go_on(result), file=sys.stderr)
     if not quiet and not as_json:
         print(closing_line(result), file=sys.stderr)
     return EXIT_CODES[result.status]
+
+
+def how_to_go_on(result: "RunResult") -> str:
+    """What a parked run waits for, and the commands that let it go on."""
+    lines = [
+        f"waiting for approval: {request.call}  {request.agent} wants {request.tool} "
+        f"{json.dumps(request.arguments, ensure_ascii=False)}\n  because: {request.reason}\n"
+        f"  orchestrator approve {result.run_id} {request.call}        (or with --deny)"
+        for request in result.approvals
+    ]
+    if not lines:
+        lines.append(f"interrupted; run {result.run_id} is parked")
+    return "\n".join([*lines, f"then: orchestrator resume {result.run_id}"])
 
 
 def closing_line(result: "RunResult") -> str:

@@ -15,7 +15,7 @@ from orchestrator.config.servers import ServerSettings, Transport, foreign_syste
 RESERVED = ("agents", "builtin")
 OWN_KEY = "orchestrator"
 _SHAPE = ("command", "args", "env", "env_file", "cwd", "url", "headers", "type", "disabled")
-_OURS = ("start_timeout", "call_timeout", "allow", "deny", "auto_approve", "concurrency", "required")
+_OURS = ("start_timeout", "call_timeout", "allow", "deny", "auto_approve", "long_running", "concurrency", "required")
 _ALIASES: Mapping[str, str] = {
     "transport": "type",
     "envFile": "env_file",
@@ -46,7 +46,7 @@ _TRANSPORTS: Mapping[str, Transport] = {
 _OTHER_HOSTS = ("dev", "auth", "oauth", "icon", "name", "roots", "trust", "sandbox", "version")
 KEYS = (*_SHAPE, *_ALIASES, *_SPECIAL, OWN_KEY)
 """All keys of an entry that mean something here."""
-_LISTS = ("allow", "deny", "auto_approve")
+_LISTS = ("allow", "deny", "auto_approve", "long_running")
 
 
 class EntryReader:

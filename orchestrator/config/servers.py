@@ -25,8 +25,9 @@ class ServerSettings(BaseModel):
     """A configured MCP server. Times are in seconds. Values are as written until `expand` has filled them in.
 
     `allow` and `deny` are globs over the server's own tool names; `auto_approve` are globs of tools that are not asked
-    for. `call_timeout` None means `[tools] timeout`, `concurrency` None no bound of its own. A `required` server that
-    cannot be reached ends the run. Values never show in `repr`, as they may be secrets.
+    for. The time of a `long_running` tool (globs too) starts anew with each report of progress. `call_timeout` None
+    means `[tools] timeout`, `concurrency` None no bound of its own. A `required` server that cannot be reached ends the
+    run. Values never show in `repr`, as they may be secrets.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -45,6 +46,7 @@ class ServerSettings(BaseModel):
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
     auto_approve: tuple[str, ...] = ()
+    long_running: tuple[str, ...] = ()
     concurrency: int | None = None
     required: bool = False
     disabled: bool = False

@@ -44,6 +44,15 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallReady:
+    """A call is complete though the reply is not. It comes again in the reply, at the same position (from 1)."""
+
+    position: int
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """The whole reply; always the last part of a stream.
 
@@ -58,7 +67,7 @@ class ModelReply:
     response_id: str = ""
 
 
-ModelPart = TextDelta | ModelReply
+ModelPart = TextDelta | CallReady | ModelReply
 
 
 class Codec(Protocol):
@@ -97,7 +106,7 @@ class Model(Protocol):
     def codec(self) -> Codec: ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPart]:
-        """Yields text as it comes, then exactly one `ModelReply`.
+        """Yields text and complete calls as they come, then exactly one `ModelReply`.
 
         Raises:
             ModelError: the request failed; nothing more is yielded.

@@ -1,21 +1,26 @@
 """Answers the calls of a turn: each gets exactly one answer, whatever happens to it or to the others."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import anyio.abc
 
-from orchestrator.events import Effect, JournalEvent, ToolInDoubt, ToolIntent, ToolResult, ToolRetried
+from orchestrator.events import ApprovalAsked, Effect, HookApplied, ToolInDoubt, ToolIntent, ToolResult, ToolRetried
+from orchestrator.models.base import CallReady
 from orchestrator.runtime import wire
 from orchestrator.runtime.agent import Agent
+from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.state import CallState
 from orchestrator.runtime.tree import CALLER, Caller, Tree
 from orchestrator.tools import results
-from orchestrator.tools.arguments import InvalidArguments
+from orchestrator.tools.arguments import InvalidArguments, canonical
+from orchestrator.tools.policy import Decision
 from orchestrator.tools.toolset import Offer, Reply, nearest
 from orchestrator.tracing.port import ToolFacts, ToolOutcome
 
@@ -24,101 +29,229 @@ logger = logging.getLogger(__name__)
 REPEATABLE: frozenset[Effect] = frozenset({"read", "idempotent", "agent"})
 """Calls that are sent again when a process died while they were under way. An agent's goes on in its own journal."""
 
+EARLY: frozenset[Effect] = frozenset({"read", "idempotent"})
+"""Calls that may start while the reply is still coming in."""
+
 IN_DOUBT = (
-    "This call was under way when the process that ran it was killed. It may or may not have taken effect, and it was "
+    "this call was under way when the process that ran it was killed. It may or may not have taken effect, and it was "
     "not repeated. Find out with another tool whether it did before you go on."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """A call that may be sent."""
+class Wish:
+    """A call that could be sent: what was asked for exists and its arguments are right."""
 
-    state: CallState
     offer: Offer
     arguments: dict[str, Any]
-    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A call that cannot be sent."""
+
+    error: str
+    observation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A call whose intent is noted."""
+
+    call: str
+    wish: Wish
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a call, once `done`."""
+
+    done: anyio.Event
+    reply: Reply | None = None
+    seconds: float = 0.0
 
 
 class Acting:
-    """Prepares, sends and records calls."""
+    """Prepares, sends and records the calls of one run."""
 
     def __init__(self, tree: Tree, agent: Agent, recorder: Recorder, ledger: Ledger) -> None:
         self._tree = tree
         self._agent = agent
         self._recorder = recorder
         self._ledger = ledger
+        self._early: dict[str, list[Outcome]] = {}
+        self._started: dict[str, int] = {}
+        self._spawn: Callable[..., object] = lambda *_: None
+
+    def open(self, group: anyio.abc.TaskGroup) -> None:
+        """Where calls run that start early. Their spans belong to the agent, not to the model call they start in."""
+        context = copy_context()
+        self._spawn = lambda *work: context.run(group.start_soon, *work)
+
+    def asking(self) -> None:
+        """A request goes out: what it starts is counted anew, so that a second try reuses what the first began."""
+        self._started.clear()
+
+    def ready(self, part: CallReady, turn: int) -> None:
+        """A call is complete while the reply still comes in: it starts if it may, only reads, and nothing watches."""
+        wish = self._wish(part.name, part.arguments)
+        if isinstance(wish, Refused) or wish.offer.effect not in EARLY or self._tree.hooks:
+            return
+        if self._judge(wish).verdict != "allow":
+            return
+        key = _key(wish)
+        number = self._started[key] = self._started.get(key, 0) + 1
+        begun = self._early.setdefault(key, [])
+        if len(begun) < number:
+            begun.append(Outcome(anyio.Event()))
+            self._spawn(self._execute, wish, f"t{turn}.{part.position}", begun[-1])
 
     async def answer(self, calls: Sequence[CallState]) -> None:
-        """Answers all of `calls`; they run at once, and their results are recorded as they come."""
-        ready: list[Ready] = []
-        events: list[JournalEvent] = []
-        for call in calls:
-            outcome = self._settle(call) if call.interrupted else self._prepare(call)
-            if isinstance(outcome, Ready):
-                ready.append(outcome)
-                events += self._intents(outcome)
-            else:
-                events.append(outcome)
-        await self._recorder.save(events, durable=True)
+        """Answers those of `calls` that can be; they run at once, and their results are recorded as they come."""
+        found = [await self._prepare(call) for call in calls]
+        ready = [item for item in found if item is not None]
+        await self._recorder.save(durable=True)
         if len(ready) == 1:
             await self._perform(ready[0])
-            return
-        async with anyio.create_task_group() as group:
-            for item in ready:
-                group.start_soon(self._perform_and_save, item)
+        elif ready:
+            async with anyio.create_task_group() as group:
+                for item in ready:
+                    group.start_soon(self._perform_and_save, item)
+        self._early.clear()
 
-    def _prepare(self, call: CallState) -> Ready | ToolResult:
-        """Arguments repaired, coerced and validated; what cannot be sent is answered here."""
+    async def _prepare(self, call: CallState) -> Ready | None:
+        """Notes what becomes of a call; None when it is answered, or waits, already."""
+        if call.interrupted:
+            return self._settle(call)
+        if call.phase == "denied":
+            self._refuse(
+                call, Refused(error="denied", observation=_denied(call.call.name, "a person said no", call.note))
+            )
+            return None
+        if call.phase == "approved":
+            wish = self._checked(call)
+        else:
+            wish = await self._hooked(call, self._wish(call.call.name, call.call.arguments))
+        if isinstance(wish, Refused):
+            self._refuse(call, wish)
+            return None
+        decision = Decision("allow", "") if call.phase == "approved" else self._judge(wish)
+        if decision.verdict == "deny":
+            self._refuse(call, Refused(error="denied", observation=_denied(wish.offer.name, decision.reason)))
+            return None
+        if decision.verdict == "ask":
+            self._ask(call, wish, decision.reason)
+            return None
+        return self._intend(call, wish, attempt=1)
+
+    def _wish(self, name: str, arguments: str) -> Wish | Refused:
+        """Arguments repaired, coerced and validated."""
+        offer = self._agent.offers.get(name)
+        if offer is None:
+            return Refused(error="unknown_tool", observation=results.unknown(name, nearest(name, self._agent.offers)))
+        try:
+            return Wish(offer=offer, arguments=offer.schema.prepare(arguments))
+        except InvalidArguments as error:
+            return Refused(error="invalid_arguments", observation=results.failure(name, str(error)))
+
+    def _checked(self, call: CallState) -> Wish | Refused:
+        """The arguments that a person approved, which they may have written themselves."""
         name = call.call.name
         offer = self._agent.offers.get(name)
         if offer is None:
-            return self._refuse(call, results.unknown(name, nearest(name, self._agent.offers)))
+            return Refused(error="unknown_tool", observation=results.unknown(name, nearest(name, self._agent.offers)))
         try:
-            arguments = offer.schema.prepare(call.call.arguments)
+            return Wish(offer=offer, arguments=offer.schema.check(dict(call.arguments or {})))
         except InvalidArguments as error:
-            return self._refuse(call, results.failure(name, str(error)))
-        return Ready(state=call, offer=offer, arguments=arguments, attempt=1)
+            return Refused(error="invalid_arguments", observation=results.failure(name, str(error)))
 
-    def _settle(self, call: CallState) -> Ready | ToolResult | ToolInDoubt:
+    async def _hooked(self, call: CallState, wish: Wish | Refused) -> Wish | Refused:
+        """What the hooks make of a call before anybody else judges it."""
+        for hook in self._tree.hooks:
+            if isinstance(wish, Refused):
+                break
+            moment = Moment(
+                run_id=self._recorder.state.run.run,
+                agent=self._agent.name,
+                step=self._recorder.state.turn,
+                kind="acting",
+                tool=wish.offer.name,
+                arguments=wish.arguments,
+            )
+            match await hook(moment):
+                case Veto(reason) | Redirect(reason):
+                    self._note_hook(hook, call, "veto", text=reason)
+                    wish = Refused(error="denied", observation=_denied(wish.offer.name, reason))
+                case Replace(arguments=dict() as arguments):
+                    self._note_hook(hook, call, "replace", arguments=arguments)
+                    wish = Wish(offer=wish.offer, arguments=arguments)
+                case _:
+                    continue
+        return wish
+
+    def _note_hook(self, hook: Any, call: CallState, decision: str, **facts: Any) -> None:
+        name = getattr(hook, "__name__", type(hook).__name__)
+        self._recorder.note(
+            self._recorder.make(HookApplied, hook=name, moment="acting", decision=decision, call=call.call.id, **facts)
+        )
+
+    def _judge(self, wish: Wish) -> Decision:
+        return self._tree.policy.decide(
+            wish.offer, roles=self._agent.roles, approve=self._agent.card.approve, mode=self._tree.approve
+        )
+
+    def _settle(self, call: CallState) -> Ready | None:
         """A call that was under way when a process died: sent again only if that is safe, else in doubt."""
+        name = call.call.name
         if call.effect not in REPEATABLE:
-            return self._recorder.make(
-                ToolInDoubt,
+            text = results.failure(name, IN_DOUBT)
+            self._recorder.note(self._recorder.make(ToolInDoubt, call=call.call.id, tool=name, observation=text))
+            return None
+        offer = self._agent.offers.get(name)
+        if offer is None:
+            problem = results.unknown(name, nearest(name, self._agent.offers))
+            self._refuse(call, Refused(error="unknown_tool", observation=problem))
+            return None
+        attempt = call.attempt + 1
+        self._recorder.note(self._recorder.make(ToolRetried, call=call.call.id, tool=name, attempt=attempt))
+        return self._intend(call, Wish(offer=offer, arguments=dict(call.arguments or {})), attempt=attempt)
+
+    def _intend(self, call: CallState, wish: Wish, *, attempt: int) -> Ready:
+        self._recorder.note(
+            self._recorder.make(
+                ToolIntent,
+                call=call.call.id,
+                tool=wish.offer.name,
+                arguments=wish.arguments,
+                effect=wish.offer.effect,
+                attempt=attempt,
+                key=self._path(call.call.id),
+            )
+        )
+        return Ready(call=call.call.id, wish=wish)
+
+    def _ask(self, call: CallState, wish: Wish, reason: str) -> None:
+        self._recorder.note(
+            self._recorder.make(
+                ApprovalAsked,
+                call=call.call.id,
+                tool=wish.offer.name,
+                arguments=wish.arguments,
+                reason=reason,
+                digest=wire.digest_of_call(wish.offer.name, wish.arguments),
+            )
+        )
+
+    def _refuse(self, call: CallState, refused: Refused) -> None:
+        self._recorder.note(
+            self._recorder.make(
+                ToolResult,
                 call=call.call.id,
                 tool=call.call.name,
-                observation=results.failure(call.call.name, IN_DOUBT),
+                observation=refused.observation,
+                error=refused.error,
             )
-        offer = self._agent.offers.get(call.call.name)
-        if offer is None:
-            return self._refuse(call, results.unknown(call.call.name, nearest(call.call.name, self._agent.offers)))
-        return Ready(state=call, offer=offer, arguments=dict(call.arguments or {}), attempt=call.attempt + 1)
-
-    def _refuse(self, call: CallState, observation: str) -> ToolResult:
-        return self._recorder.make(
-            ToolResult,
-            call=call.call.id,
-            tool=call.call.name,
-            observation=observation,
-            is_error=True,
-            sent=False,
         )
-
-    def _intents(self, ready: Ready) -> list[JournalEvent]:
-        call, name = ready.state.call.id, ready.offer.name
-        events: list[JournalEvent] = []
-        if ready.attempt > 1:
-            events.append(self._recorder.make(ToolRetried, call=call, tool=name, attempt=ready.attempt))
-        intent = self._recorder.make(
-            ToolIntent,
-            call=call,
-            tool=name,
-            arguments=ready.arguments,
-            effect=ready.offer.effect,
-            attempt=ready.attempt,
-            key=self._path(call),
-        )
-        return [*events, intent]
 
     def _path(self, call: str) -> str:
         """Names a call over the whole tree, and the run of the agent that it calls."""
@@ -129,9 +262,36 @@ class Acting:
         await self._recorder.save()
 
     async def _perform(self, ready: Ready) -> None:
-        """Sends one call and notes its answer."""
-        call, offer = ready.state.call.id, ready.offer
-        began = anyio.current_time()
+        """Sends one call and notes its answer, unless it is an agent's that waits for a person."""
+        begun = self._early.get(_key(ready.wish)) if self._early else None
+        if begun:
+            outcome = begun.pop(0)
+            await outcome.done.wait()
+        else:
+            outcome = Outcome(anyio.Event())
+            await self._execute(ready.wish, ready.call, outcome)
+        reply = outcome.reply
+        assert reply is not None, "an execution that is done has a reply"
+        if reply.waiting:
+            return
+        spent = wire.spent(reply.meta) if ready.wish.offer.effect == "agent" else None
+        self._recorder.note(
+            self._recorder.make(
+                ToolResult,
+                call=ready.call,
+                tool=ready.wish.offer.name,
+                observation=results.cut(reply.text),
+                error=reply.error,
+                seconds=outcome.seconds,
+                child=spent.run if spent is not None else None,
+                usage=spent.usage if spent is not None else None,
+                cost=spent.cost if spent is not None else None,
+            )
+        )
+
+    async def _execute(self, wish: Wish, call: str, outcome: Outcome) -> None:
+        """One call inside its span."""
+        offer, began = wish.offer, anyio.current_time()
         facts = ToolFacts(
             run_id=self._recorder.state.run.run,
             agent=self._agent.name,
@@ -139,40 +299,46 @@ class Acting:
             tool=offer.name,
             server=offer.server.name,
             transport=offer.server.transport,
-            arguments=ready.arguments,
+            arguments=wish.arguments,
         )
         with self._tree.tracer.tool(facts) as scope:
-            reply = await self._send(ready)
-            scope.settle(ToolOutcome(text=reply.text, error=reply.error))
-        spent = wire.spent(reply.meta) if offer.effect == "agent" else None
-        self._recorder.note(
-            self._recorder.make(
-                ToolResult,
-                call=call,
-                tool=offer.name,
-                observation=results.cut(reply.text),
-                is_error=reply.error is not None,
-                seconds=round(anyio.current_time() - began, 3),
-                child=spent.run if spent is not None else None,
-                usage=spent.usage if spent is not None else None,
-                cost=spent.cost if spent is not None else None,
-            )
-        )
+            outcome.reply = await self._send(wish, call)
+            scope.settle(ToolOutcome(text=outcome.reply.text, error=outcome.reply.error))
+        outcome.seconds = round(anyio.current_time() - began, 3)
+        outcome.done.set()
 
-    async def _send(self, ready: Ready) -> Reply:
+    async def _send(self, wish: Wish, call: str) -> Reply:
         """A call of an agent holds no slot, so that nesting cannot deadlock; its time is the tree's."""
-        offer, toolset = ready.offer, self._agent.toolset
-        key = self._path(ready.state.call.id)
-        if offer.effect == "agent":
-            state = self._recorder.state.run
-            caller = Caller(
-                tree=self._tree, run=state.run, call=ready.state.call.id, depth=state.depth, ledger=self._ledger
-            )
-            token = CALLER.set(caller)
-            try:
-                return await toolset.call(offer, ready.arguments, timeout=None, meta={wire.KEY: key})
-            finally:
-                CALLER.reset(token)
-        async with self._tree.slots:
-            timeout = max(0.001, min(self._tree.tool_timeout, self._ledger.remaining))
-            return await toolset.call(offer, ready.arguments, timeout=timeout, meta={wire.KEY: key})
+        toolset, meta = self._agent.toolset, {wire.KEY: self._path(call)}
+        if wish.offer.effect != "agent":
+            async with self._tree.slots:
+                remaining = max(0.001, self._ledger.remaining)
+                return await toolset.call(
+                    wish.offer, wish.arguments, timeout=self._tree.tool_timeout, remaining=remaining, meta=meta
+                )
+        state = self._recorder.state.run
+        caller = Caller(
+            tree=self._tree,
+            run=state.run,
+            call=call,
+            depth=state.depth,
+            ledger=self._ledger,
+            roles=self._agent.roles,
+        )
+        token = CALLER.set(caller)
+        try:
+            return await toolset.call(wish.offer, wish.arguments, timeout=None, remaining=None, meta=meta)
+        finally:
+            CALLER.reset(token)
+
+
+def _key(wish: Wish) -> str:
+    return f"{wish.offer.name} {canonical(wish.arguments)}"
+
+
+def _denied(tool: str, reason: str, note: str = "") -> str:
+    said = f" They said: {note}" if note else ""
+    return (
+        f"Denied: {tool} was not called: {reason}.{said} Do not make this call again; go on without it, or say in your "
+        f"answer what is missing."
+    )

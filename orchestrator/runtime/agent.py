@@ -12,7 +12,9 @@ MAX_OUTPUT_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """`specs` is what the model is shown, in a fixed order; `offers` is what can be called, by the same names."""
+    """`specs` is what the model is shown, in a fixed order; `offers` is what can be called, by the same names.
+
+    `roles` all hold for its calls: the run's own and those of the agents on the way here."""
 
     card: AgentCard
     model: Model
@@ -20,6 +22,7 @@ class Agent:
     offers: Mapping[str, Offer]
     specs: Sequence[ToolSpec]
     system: str
+    roles: tuple[str, ...] = ()
     max_output_tokens: int = MAX_OUTPUT_TOKENS
 
     @property

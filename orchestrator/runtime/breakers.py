@@ -19,8 +19,11 @@ SAME_RESULT = 3
 CYCLE_LENGTH = 4
 CYCLE_REPEATS = 3
 
-Observed = tuple[str, Mapping[str, Any] | None, str, str, bool]
-"""Tool, arguments as sent (None: never became valid), arguments as written, observation, whether it is an error."""
+Observed = tuple[str, Mapping[str, Any] | None, str, str, str | None]
+"""Tool, arguments as sent (None: never became valid), arguments as written, observation, kind of error or None."""
+
+NO_FAILURE = frozenset({"denied"})
+"""Kinds of error that neither count as a failure nor, as a success would, start the counting anew."""
 
 
 def _key(tool: str, arguments: Mapping[str, Any] | None, written: str) -> str:
@@ -49,19 +52,20 @@ class Breakers:
 
     def observed(self, calls: Sequence[Observed]) -> "Breakers":
         """A turn's answers. Calls within one turn count once a tool and arguments."""
-        failures = dict(self.failures)
-        results = dict(self.results)
-        verdicts: dict[str, bool] = {}
+        failures, results = dict(self.failures), dict(self.results)
+        outcomes: dict[str, set[str]] = {}
         signatures: dict[bytes, str] = {}
-        for tool, arguments, written, observation, is_error in calls:
+        for tool, arguments, written, observation, error in calls:
             key = _key(tool, arguments, written)
-            verdicts[key] = verdicts.get(key, True) and is_error
+            outcome = "good" if error is None else "neither" if error in NO_FAILURE else "failed"
+            outcomes.setdefault(key, set()).add(outcome)
             signatures[_signature(key, observation)] = tool
-        for key, failed in verdicts.items():
-            if failed:
-                failures[key] = failures.get(key, 0) + 1
-            else:
-                failures.pop(key, None)
+        failed = [key for key, found in outcomes.items() if "failed" in found and "good" not in found]
+        for key in failed:
+            failures[key] = failures.get(key, 0) + 1
+        good = [key for key, found in outcomes.items() if "good" in found]
+        for key in good:
+            failures.pop(key, None)
         for signature in signatures:
             results[signature] = results.get(signature, 0) + 1
         state = replace(
@@ -69,13 +73,13 @@ class Breakers:
             failures=failures,
             results=results,
             recent=(*self.recent, *signatures)[-CYCLE_LENGTH * CYCLE_REPEATS :],
-            failing_turns=self.failing_turns + 1 if all(verdicts.values()) else 0,
+            failing_turns=0 if good else self.failing_turns + bool(failed),
         )
-        return replace(state, tripped=state._verdict(verdicts, signatures))
+        return replace(state, tripped=state._verdict(failed, signatures))
 
-    def _verdict(self, verdicts: Mapping[str, bool], signatures: Mapping[bytes, str]) -> tuple[StopReason, str] | None:
-        for key, failed in verdicts.items():
-            if failed and self.failures[key] >= SAME_FAILURE:
+    def _verdict(self, failed: Sequence[str], signatures: Mapping[bytes, str]) -> tuple[StopReason, str] | None:
+        for key in failed:
+            if self.failures[key] >= SAME_FAILURE:
                 return "repeated_failure", f"{key[:300]} failed {self.failures[key]} times"
         if self.failing_turns >= FAILING_TURNS:
             return "consecutive_failures", f"every call of {self.failing_turns} turns in a row failed"

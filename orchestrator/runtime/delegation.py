@@ -11,6 +11,7 @@ from mcp_types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -36,11 +37,12 @@ DEFAULT_INPUT: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What an agent's run came to: text for its caller, and what it used."""
+    """What an agent's run came to: text for its caller, and what it used. `parked`: nothing yet, it waits."""
 
     text: str
     is_error: bool
     spent: wire.Spent
+    parked: bool = False
 
 
 RunAgent = Callable[[AgentCard, str, Caller], Awaitable[Answer]]
@@ -66,12 +68,15 @@ def agent_server(cards: Sequence[AgentCard], run: RunAgent) -> Server[Any]:
         del ctx, params
         return ListToolsResult(tools=tools)
 
-    async def call_tool(ctx: Any, params: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(ctx: Any, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         del ctx
         card, caller = by_tool.get(params.name), CALLER.get(None)
         if card is None or caller is None:
             raise MCPError(INVALID_PARAMS, f"no agent {params.name!r} can be called here")
         answer = await run(card, task_text(card, params.arguments or {}), caller)
+        if answer.parked:
+            # The caller finds the run again by its own call, so nothing more is needed to go on.
+            return InputRequiredResult(request_state=answer.spent.run)
         return CallToolResult(
             content=[TextContent(type="text", text=answer.text)],
             is_error=answer.is_error,

@@ -5,33 +5,39 @@ is durable before its effect begins. What came of an effect is written with the 
 """
 
 import random
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import assert_never
+from typing import Literal, assert_never
 
 import anyio
 
 from orchestrator.errors import ModelError
 from orchestrator.events import (
-    JournalEvent,
+    ApprovalDecided,
+    HookApplied,
     LimitReached,
     ModelFailed,
     ModelIntent,
     ModelResult,
     RunFailed,
     RunFinished,
+    RunParked,
     StopReason,
     TextDeltaEvent,
 )
 from orchestrator.memory.prompt import Draft, Prompt
 from orchestrator.memory.tokens import estimate
 from orchestrator.messages import Cost, Usage
-from orchestrator.models.base import ModelReply, ModelRequest
+from orchestrator.models.base import CallReady, ModelReply, ModelRequest, TextDelta
 from orchestrator.runtime.acting import Acting
 from orchestrator.runtime.agent import Agent
+from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Grant, Ledger, Refusal, Request
+from orchestrator.runtime.publish import call_path
 from orchestrator.runtime.recorder import Recorder
-from orchestrator.runtime.state import Act, Done, Fail, Finish, RunState, Stop, Think, decide
+from orchestrator.runtime.result import ApprovalRequest, totals
+from orchestrator.runtime.state import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait, decide
 from orchestrator.runtime.tree import Tree
 from orchestrator.tracing.port import ChatFacts, ChatOutcome, Scope
 
@@ -58,32 +64,106 @@ class Loop:
         return self._recorder.state
 
     async def drive(self) -> RunState:
-        """Performs steps until none is left."""
-        while True:
-            match decide(self.state):
-                case Done():
-                    return self.state
-                case Think() as step:
-                    await self._think(step)
-                case Act(calls):
-                    await self._acting.answer(calls)
-                case Stop(limit, detail):
-                    closing = self._ledger.exhausted() is None and self._ledger.remaining > 0
-                    self._limit(limit, detail, closing=closing)
-                case Finish(status, reason, answer):
-                    await self._save(self._recorder.make(RunFinished, status=status, stop_reason=reason, answer=answer))
-                case Fail(kind, error):
-                    await self._save(self._recorder.make(RunFailed, kind=kind, error=error))
-                case _ as step:
-                    assert_never(step)
+        """Performs steps until none is left. Calls that start early end with the run at the latest."""
+        async with anyio.create_task_group() as group:
+            self._acting.open(group)
+            while not isinstance(step := decide(self.state), Done):
+                await self._perform(step)
+            await self._recorder.save(durable=True)
+            group.cancel_scope.cancel()
+        return self.state
 
-    async def _save(self, *events: JournalEvent) -> None:
-        await self._recorder.save(events, durable=True)
+    async def _perform(self, step: Think | Act | Wait | Stop | Finish | Fail) -> None:
+        match step:
+            case Think():
+                await self._think(step)
+            case Act(calls):
+                await self._acting.answer(calls)
+            case Wait(calls):
+                await self._wait(calls)
+            case Stop(limit, detail):
+                closing = self._ledger.exhausted() is None and self._ledger.remaining > 0
+                self._limit(limit, detail, closing=closing)
+            case Finish():
+                await self._finish(step)
+            case Fail(kind, error):
+                self._recorder.note(self._recorder.make(RunFailed, kind=kind, error=error))
+            case _:
+                assert_never(step)
+
+    async def _wait(self, calls: Sequence[CallState]) -> None:
+        """Asks whoever can be asked now, one call after the other; when nobody is there, the run parks."""
+        await self._recorder.save(durable=True)
+        for call in calls:
+            if call.phase != "waiting" or self._tree.approver is None:
+                continue
+            request = ApprovalRequest(
+                call=call_path(self.state.run.run, call.call.id),
+                agent=self._agent.name,
+                tool=call.call.name,
+                arguments=call.arguments or {},
+                reason=call.reason,
+            )
+            verdict = await self._tree.approver(request)
+            if verdict is not None:
+                self._recorder.note(
+                    self._recorder.make(
+                        ApprovalDecided,
+                        call=call.call.id,
+                        approved=verdict.approved,
+                        digest=call.digest,
+                        note=verdict.note,
+                        arguments=verdict.arguments,
+                    )
+                )
+                await self._recorder.save(durable=True)
+        if isinstance(decide(self.state), Wait):
+            self._recorder.note(self._recorder.make(RunParked, reason="approval"))
+
+    async def _finish(self, step: Finish) -> None:
+        """Ends the run, unless a hook sends the answer back or puts another in its place."""
+        if step.status == "finished" and await self._hooked("finishing", step.answer):
+            return
+        answer = self.state.answer if step.status == "finished" and self.state.answer else step.answer
+        self._recorder.note(
+            self._recorder.make(RunFinished, status=step.status, stop_reason=step.stop_reason, answer=answer)
+        )
+
+    async def _hooked(self, kind: Literal["thinking", "finishing"], answer: str = "") -> bool:
+        """Shows a transition to the hooks; True when one of them turned the run another way."""
+        for hook in self._tree.hooks:
+            run = self.state.run
+            moment = Moment(run_id=run.run, agent=run.agent, step=self.state.turn, kind=kind, answer=answer)
+            decision = await hook(moment)
+            name = getattr(hook, "__name__", type(hook).__name__)
+            match decision:
+                case Redirect(message) if kind == "finishing":
+                    self._note_hook(name, kind, "redirect", message)
+                    return True
+                case Redirect(message):
+                    self._note_hook(name, kind, "redirect", message)
+                case Replace(answer=str() as other) if kind == "finishing":
+                    self._note_hook(name, kind, "replace", other)
+                    answer = other
+                case Veto(reason):
+                    self._note_hook(name, kind, "veto", reason)
+                    self._recorder.note(
+                        self._recorder.make(RunFailed, kind="vetoed", error=f"the hook {name} ended the run: {reason}")
+                    )
+                    return True
+                case _:
+                    continue
+        return False
+
+    def _note_hook(self, hook: str, kind: str, decision: str, text: str) -> None:
+        self._recorder.note(self._recorder.make(HookApplied, hook=hook, moment=kind, decision=decision, text=text))
 
     def _limit(self, limit: StopReason, detail: str, *, closing: bool) -> None:
         self._recorder.note(self._recorder.make(LimitReached, limit=limit, detail=detail, closing=closing))
 
     async def _think(self, step: Think) -> None:
+        if self._tree.hooks and not step.closing and step.attempt == 1 and await self._hooked("thinking"):
+            return
         state = self.state
         if step.delay:
             await anyio.sleep(min(step.delay, max(0.0, self._ledger.remaining)))
@@ -105,7 +185,7 @@ class Loop:
             self._limit(limit, detail, closing=False)
             return
         request = self._request(step, draft, grant)
-        await self._save(self._intent(step, draft, grant))
+        await self._recorder.save([self._intent(step, draft, grant)], durable=True)
         await self._ask(request, draft, grant)
 
     def _time_is_up(self) -> None:
@@ -173,15 +253,19 @@ class Loop:
 
     async def _stream(self, request: ModelRequest) -> ModelReply:
         run = self.state.run
+        self._acting.asking()
         async with aclosing(self._agent.model.stream(request)) as parts:
             async for part in parts:
-                if isinstance(part, ModelReply):
-                    return part
-                self._tree.publish(
-                    TextDeltaEvent(
-                        run_id=run.run, agent=run.agent, step=request.turn, trace_id=run.trace_id, text=part.text
-                    )
-                )
+                match part:
+                    case ModelReply():
+                        return part
+                    case CallReady():
+                        self._acting.ready(part, request.turn)
+                    case TextDelta(text=text):
+                        event = TextDeltaEvent(
+                            run_id=run.run, agent=run.agent, step=request.turn, trace_id=run.trace_id, text=text
+                        )
+                        self._tree.publish(event)
         raise ModelError("broken_stream", f"the stream of {self._agent.model.name} ended without a reply")
 
     def _failed(self, error: ModelError, attempt: int, scope: Scope) -> None:
@@ -219,7 +303,7 @@ class Loop:
             ChatOutcome(
                 usage=usage,
                 cost=cost,
-                tree_cost=self._tree.cost(),
+                tree_cost=totals(self._tree.states.values())[1],
                 finish=reply.finish,
                 model=reply.model,
                 response_id=reply.response_id,

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from orchestrator.events import (
+    ApprovalAsked,
+    ApprovalEvent,
     ErrorEvent,
     FinalAnswerEvent,
     JournalEvent,
@@ -21,6 +23,11 @@ from orchestrator.events import (
     UsageEvent,
 )
 from orchestrator.runtime.state import RunState
+
+
+def call_path(run: str, call: str) -> str:
+    """A call's name over the whole tree: `t1.1` in the top run, `t1.1/t2.1` in the run of the agent that it called."""
+    return f"{run}/{call}".partition("/")[2]
 
 
 def public(event: JournalEvent, before: RunState, after: RunState) -> Iterator[PublicEvent]:
@@ -56,8 +63,19 @@ def public(event: JournalEvent, before: RunState, after: RunState) -> Iterator[P
                 call=event.call,
                 tool=event.tool,
                 observation=event.observation,
-                is_error=isinstance(event, ToolInDoubt) or event.is_error,
+                is_error=isinstance(event, ToolInDoubt) or event.error is not None,
                 seconds=event.seconds if isinstance(event, ToolResult) else 0.0,
+            )
+        case ApprovalAsked():
+            yield ApprovalEvent(
+                run_id=run_id,
+                agent=agent,
+                step=step,
+                trace_id=trace_id,
+                call=call_path(event.run, event.call),
+                tool=event.tool,
+                arguments=event.arguments,
+                reason=event.reason,
             )
         case ModelFailed():
             yield ErrorEvent(run_id=run_id, agent=agent, step=step, trace_id=trace_id, error=event.error)

@@ -1,12 +1,13 @@
 """What a run came to, in the form that `--json` prints."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer
 
 from orchestrator.events import RunCancelled, RunFailed, RunFinished, Status, StopReason
 from orchestrator.messages import Cost, Usage
+from orchestrator.runtime.publish import call_path
 from orchestrator.runtime.state import RunState, StepRecord
 
 
@@ -88,12 +89,18 @@ def status_of(state: RunState) -> tuple[Status, StopReason, str]:
             return "failed", "error", error
         case RunCancelled(reason=reason):
             return "cancelled", "cancelled", reason
+        case None if state.parked is not None:
+            waiting = state.parked.reason == "approval"
+            return "parked", "approval" if waiting else "cancelled", state.last_thought
         case None:
             return "running", "error", state.last_thought
 
 
-def run_result(state: RunState, usage: Usage, cost: Cost) -> RunResult:
-    """The result of the run that `state` is of; `usage` and `cost` are what its whole tree used."""
+def run_result(run: str, states: Mapping[str, RunState]) -> RunResult:
+    """The result of a run; `states` are those of its tree. Usage and cost are those of the run and all below it."""
+    state = states[run]
+    below = {key: each for key, each in states.items() if key == run or key.startswith(f"{run}/")}
+    usage, cost = totals(below.values())
     status, reason, answer = status_of(state)
     return RunResult(
         run_id=state.run.run,
@@ -102,12 +109,35 @@ def run_result(state: RunState, usage: Usage, cost: Cost) -> RunResult:
         answer=answer,
         agent=state.run.agent,
         steps=tuple(_step(step, state) for step in state.steps),
+        approvals=tuple(pending(below)),
         usage=_usage(usage),
         own_usage=_usage(state.own),
         cost=CostResult(amount=float(cost.amount), known=cost.known),
         duration_s=round(state.active, 3),
         trace_id=state.run.trace_id,
     )
+
+
+def pending(states: Mapping[str, RunState]) -> Iterator[ApprovalRequest]:
+    """Every call of these runs that waits for a person."""
+    for run, state in states.items():
+        for call in state.calls:
+            if call.phase == "waiting" and state.end is None:
+                yield ApprovalRequest(
+                    call=call_path(run, call.call.id),
+                    agent=state.run.agent,
+                    tool=call.call.name,
+                    arguments=call.arguments or {},
+                    reason=call.reason,
+                )
+
+
+def totals(states: Iterable[RunState]) -> tuple[Usage, Cost]:
+    """What these runs used themselves, added up."""
+    usage, cost = Usage(), Cost()
+    for state in states:
+        usage, cost = usage + state.own, cost + state.own_cost
+    return usage, cost
 
 
 def _step(step: StepRecord, state: RunState) -> StepResult:

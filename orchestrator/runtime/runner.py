@@ -1,14 +1,13 @@
 """Runs agents: the top one for a person, the others for their callers. All of them are the same loop."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import anyio
 
 from orchestrator.cards import AgentCard
-from orchestrator.events import Limits, RunCancelled, RunResumed, RunStarted
-from orchestrator.messages import Cost, Usage
+from orchestrator.events import Limits, RunCancelled, RunParked, RunResumed, RunStarted
 from orchestrator.models.base import Model, ToolSpec
 from orchestrator.runtime import wire
 from orchestrator.runtime.agent import Agent
@@ -17,7 +16,7 @@ from orchestrator.runtime.journal import Journal
 from orchestrator.runtime.ledger import Amount, Ledger
 from orchestrator.runtime.loop import Loop
 from orchestrator.runtime.recorder import Recorder
-from orchestrator.runtime.result import status_of
+from orchestrator.runtime.result import status_of, totals
 from orchestrator.runtime.state import RunState
 from orchestrator.runtime.team import Kit, Team, digest
 from orchestrator.runtime.tree import Caller, Tree
@@ -53,7 +52,7 @@ class Runner:
 
     async def top(self, tree: Tree, card: AgentCard, launch: Launch) -> RunState:
         """Runs the agent that a person asked, or goes on where an earlier sitting of the same run stopped."""
-        return await self._run(tree, card, launch, None)
+        return await self._run(tree, card, launch, None, (tree.role,) if tree.role else ())
 
     async def child(self, card: AgentCard, task: str, caller: Caller) -> Answer:
         """Runs an agent for another one; its run is found again by its id when the call is repeated."""
@@ -61,12 +60,14 @@ class Runner:
         run = f"{caller.run}/{caller.call}"
         limits = card.limits.model_copy(update={"steps": card.limits.steps or self._steps})
         launch = Launch(run=run, task=task, limits=limits, parent=caller.run, call=caller.call, depth=caller.depth + 1)
-        state = await self._run(tree, card, launch, caller.ledger)
+        state = await self._run(tree, card, launch, caller.ledger, caller.roles)
         status, reason, text = status_of(state)
         usage, cost = totals(tree.below(run).values())
         spent = wire.Spent(
             run=run, status=status, stop_reason=reason, usage=usage, cost=cost, trace_id=tree.trace.trace_id
         )
+        if status == "parked":
+            return Answer(text="", is_error=False, spent=spent, parked=True)
         if status == "finished":
             return Answer(text=text, is_error=False, spent=spent)
         if status == "stopped":
@@ -75,7 +76,9 @@ class Runner:
             )
         return Answer(text=f"agent {card.name} {status}: {text}", is_error=True, spent=spent)
 
-    async def _run(self, tree: Tree, card: AgentCard, launch: Launch, outer: Ledger | None) -> RunState:
+    async def _run(
+        self, tree: Tree, card: AgentCard, launch: Launch, outer: Ledger | None, roles: tuple[str, ...]
+    ) -> RunState:
         state = tree.states.get(launch.run, RunState())
         if state.end is not None:
             return state
@@ -83,7 +86,7 @@ class Runner:
         left = None if limits.seconds is None else limits.seconds - state.active
         ledger = Ledger(limits, outer, spent=_spent(tree.below(launch.run).values()), seconds=left)
         kit = await self._team.kit(card, agents=launch.depth < DEEPEST)
-        agent = await self._ready(tree.journal, card, state, kit)
+        agent = await self._ready(tree.journal, card, state, kit, roles)
         recorder = Recorder(tree, launch.run, card.name, state)
         facts = RunFacts(
             run_id=launch.run,
@@ -97,22 +100,13 @@ class Runner:
                 await self._start(tree, agent, kit, recorder, launch)
             else:
                 await recorder.save([recorder.make(RunResumed, fence=tree.claim.fence)])
-            await _drive(Loop(tree, agent, recorder, ledger), recorder)
-            status, reason, text = status_of(recorder.state)
-            usage, cost = totals(tree.below(launch.run).values())
-            scope.settle(
-                RunOutcome(
-                    status=status,
-                    stop_reason=reason,
-                    usage=usage,
-                    own_usage=recorder.state.own,
-                    cost=cost,
-                    error=text if status == "failed" else None,
-                )
-            )
+            await _drive(Loop(tree, agent, recorder, ledger), recorder, tree)
+            scope.settle(outcome_of(launch.run, tree.states))
         return recorder.state
 
-    async def _ready(self, journal: Journal, card: AgentCard, state: RunState, kit: Kit) -> Agent:
+    async def _ready(
+        self, journal: Journal, card: AgentCard, state: RunState, kit: Kit, roles: tuple[str, ...]
+    ) -> Agent:
         """The agent as it is now; for a run that goes on, the model is shown what it was shown before."""
         specs, system = kit.specs, kit.system
         if state.started is not None:
@@ -126,6 +120,7 @@ class Runner:
             offers=kit.offers,
             specs=specs,
             system=system,
+            roles=(*roles, card.role) if card.role and card.role not in roles else roles,
         )
 
     async def _start(self, tree: Tree, agent: Agent, kit: Kit, recorder: Recorder, launch: Launch) -> None:
@@ -151,24 +146,34 @@ class Runner:
         await recorder.save([started], durable=True)
 
 
-async def _drive(loop: Loop, recorder: Recorder) -> None:
+async def _drive(loop: Loop, recorder: Recorder, tree: Tree) -> None:
     """Drives a run to its end. A cancelled one says so in its journal before the cancellation goes on."""
     try:
         await loop.drive()
     except anyio.get_cancelled_exc_class():
+        if tree.parking:
+            ending = recorder.make(RunParked, reason="interrupted")
+        else:
+            ending = recorder.make(RunCancelled, reason="cancelled by its caller")
         with anyio.CancelScope(shield=True):
-            await recorder.save([recorder.make(RunCancelled, reason="cancelled by its caller")])
+            await recorder.save([ending] if recorder.state.end is None else [])
         raise
     except ExceptionGroup as group:
         raise leaf(group) from group
 
 
-def totals(states: Iterable[RunState]) -> tuple[Usage, Cost]:
-    """What these runs used themselves, added up."""
-    usage, cost = Usage(), Cost()
-    for state in states:
-        usage, cost = usage + state.own, cost + state.own_cost
-    return usage, cost
+def outcome_of(run: str, states: Mapping[str, RunState]) -> RunOutcome:
+    """How a run ended, or stands, for its span."""
+    status, reason, text = status_of(states[run])
+    usage, cost = totals(state for key, state in states.items() if key == run or key.startswith(f"{run}/"))
+    return RunOutcome(
+        status=status,
+        stop_reason=reason,
+        usage=usage,
+        own_usage=states[run].own,
+        cost=cost,
+        error=text if status == "failed" else None,
+    )
 
 
 def _spent(states: Iterable[RunState]) -> Amount:

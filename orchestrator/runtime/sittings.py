@@ -1,30 +1,50 @@
 """One process driving one run, from claim to release: a sitting. A run may take several."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import anyio
 
 from orchestrator.cards import AgentCard
 from orchestrator.errors import Fenced, UnknownRun
 from orchestrator.events import PublicEvent
+from orchestrator.runtime.hooks import Hook
 from orchestrator.runtime.journal import Claim, Journal
-from orchestrator.runtime.result import RunResult, run_result, status_of
-from orchestrator.runtime.runner import Launch, Runner, totals
+from orchestrator.runtime.result import RunResult, run_result
+from orchestrator.runtime.runner import Launch, Runner, outcome_of
 from orchestrator.runtime.state import RunState, fold
-from orchestrator.runtime.tree import Tree
-from orchestrator.tracing.port import RunFacts, RunOutcome, TraceContext, Tracer
+from orchestrator.runtime.tree import Approver, Tree
+from orchestrator.tools.policy import Mode, Policy
+from orchestrator.tracing.port import RunFacts, TraceContext, Tracer
+
+HEARTBEATS_A_LEASE = 3
+
+Publish = Callable[[PublicEvent], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """Where a run is driven: what outlives it. `parallel` is calls at once, `tool_timeout` in seconds."""
+    """Where runs are driven: what outlives them. `parallel` is calls at once, `tool_timeout` in seconds."""
 
     journal: Journal
     tracer: Tracer
     runner: Runner
+    policy: Policy
     parallel: int
     tool_timeout: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What holds for one run. `role` limits what it may call; `approver` is who can be asked while it runs.
+
+    `approve`: `ask` a person, who may not be there, so that the run parks; `all` goes ahead, `none` is refused at once.
+    """
+
+    approve: Mode = "ask"
+    approver: Approver | None = None
+    hooks: Sequence[Hook] = ()
+    role: str | None = None
 
 
 class Sittings:
@@ -32,97 +52,101 @@ class Sittings:
 
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
-        self._live: dict[str, tuple[Claim, anyio.CancelScope]] = {}
+        self._live: dict[str, tuple[Tree, anyio.CancelScope]] = {}
 
-    async def beat(self, seconds: float) -> None:
+    async def beat(self) -> None:
         """Renews every claim in time; a run that was taken over by another process is dropped at once."""
         while True:
-            await anyio.sleep(seconds)
-            for claim, scope in list(self._live.values()):
+            await anyio.sleep(self._seat.journal.lease / HEARTBEATS_A_LEASE)
+            for tree, scope in list(self._live.values()):
                 try:
-                    await self._seat.journal.renew(claim)
+                    await self._seat.journal.renew(tree.claim)
                 except Fenced:
                     scope.cancel()
 
-    async def begin(self, card: AgentCard, launch: Launch, publish: Callable[[PublicEvent], None]) -> RunResult:
+    def park(self) -> None:
+        """Ends the driving of every run at once; each of them says so in its journal and can be resumed."""
+        for tree, scope in self._live.values():
+            tree.parking = True
+            scope.cancel()
+
+    async def begin(self, card: AgentCard, launch: Launch, options: RunOptions, publish: Publish) -> RunResult:
         """Drives a new run to its end."""
-        return await self._sit(card, launch, publish, {})
+        return await self._sit(card, launch, options, publish, {})
 
-    async def history(self, root: str) -> Mapping[str, RunState]:
-        """Every run of a tree as its journal tells it. Raises `UnknownRun`."""
-        states = {run: fold(events) for run, events in (await self._seat.journal.tree(root)).items()}
-        if root not in states:
-            raise UnknownRun(f"there is no run {root!r}; `orchestrator runs` lists them")
-        return states
-
-    async def resume(self, card: AgentCard, root: str, publish: Callable[[PublicEvent], None]) -> RunResult:
+    async def resume(self, card: AgentCard, root: str, options: RunOptions, publish: Publish) -> RunResult:
         """Goes on with a run; one that has ended gives its result again."""
         states = await self.history(root)
         started = states[root].run
         if states[root].end is not None:
-            return run_result(states[root], *totals(states.values()))
+            return run_result(root, states)
         launch = Launch(run=root, task=started.task, limits=started.limits)
-        return await self._sit(card, launch, publish, None)
+        return await self._sit(card, launch, replace(options, role=started.role), publish, None)
+
+    async def history(self, root: str) -> dict[str, RunState]:
+        """Every run of a tree as its journal tells it. Raises `UnknownRun`."""
+        return await history(self._seat.journal, root)
 
     async def _sit(
         self,
         card: AgentCard,
         launch: Launch,
-        publish: Callable[[PublicEvent], None],
-        states: Mapping[str, RunState] | None,
+        options: RunOptions,
+        publish: Publish,
+        states: dict[str, RunState] | None,
     ) -> RunResult:
         seat = self._seat
         claim = await seat.journal.claim(launch.run)
         try:
             if states is None:  # read under the claim: nobody else can add to it now
                 states = await self.history(launch.run)
-            return await self._drive(card, launch, publish, dict(states), claim)
+            tree = Tree(
+                claim=claim,
+                journal=seat.journal,
+                tracer=seat.tracer,
+                trace=TraceContext(trace_id="", span_id=""),
+                publish=publish,
+                slots=anyio.CapacityLimiter(seat.parallel),
+                tool_timeout=seat.tool_timeout,
+                policy=seat.policy,
+                approve=options.approve,
+                approver=options.approver,
+                hooks=options.hooks,
+                role=options.role,
+                states=states,
+            )
+            return await self._drive(card, launch, tree)
         finally:
             self._live.pop(launch.run, None)
             with anyio.CancelScope(shield=True):
                 await _release(seat.journal, claim)
 
-    async def _drive(
-        self,
-        card: AgentCard,
-        launch: Launch,
-        publish: Callable[[PublicEvent], None],
-        states: dict[str, RunState],
-        claim: Claim,
-    ) -> RunResult:
-        seat = self._seat
-        earlier = states.get(launch.run)
-        first = (
-            TraceContext(trace_id=earlier.run.trace_id, span_id=earlier.run.span_id) if earlier is not None else None
-        )
-        with seat.tracer.workflow(RunFacts(run_id=launch.run, agent=card.name), first) as scope:
-            tree = Tree(
-                claim=claim,
-                journal=seat.journal,
-                tracer=seat.tracer,
-                trace=first or scope.context,
-                publish=publish,
-                slots=anyio.CapacityLimiter(seat.parallel),
-                tool_timeout=seat.tool_timeout,
-                states=states,
-            )
-            with anyio.CancelScope() as taken_over:
-                self._live[launch.run] = (claim, taken_over)
-                state = await seat.runner.top(tree, card, launch)
-                status, reason, text = status_of(state)
-                usage, cost = totals(tree.states.values())
-                scope.settle(
-                    RunOutcome(
-                        status=status,
-                        stop_reason=reason,
-                        usage=usage,
-                        own_usage=state.own,
-                        cost=cost,
-                        error=text if status == "failed" else None,
-                    )
-                )
-                return run_result(state, usage, cost)
-        raise Fenced(f"run {launch.run} was taken over by another process")
+    async def _drive(self, card: AgentCard, launch: Launch, tree: Tree) -> RunResult:
+        run = launch.run
+        earlier = tree.states[run].run if run in tree.states else None
+        first = TraceContext(trace_id=earlier.trace_id, span_id=earlier.span_id) if earlier is not None else None
+        with (
+            anyio.CancelScope() as ending,
+            self._seat.tracer.workflow(RunFacts(run_id=run, agent=card.name), first) as scope,
+        ):
+            tree.trace = first or scope.context
+            self._live[run] = (tree, ending)
+            try:
+                await self._seat.runner.top(tree, card, launch)
+            finally:
+                if run in tree.states and tree.states[run].started is not None:
+                    scope.settle(outcome_of(run, tree.states))
+        if ending.cancelled_caught and not tree.parking:
+            raise Fenced(f"run {run} was taken over by another process")
+        return run_result(run, tree.states)
+
+
+async def history(journal: Journal, root: str) -> dict[str, RunState]:
+    """Every run of a tree as its journal tells it. Raises `UnknownRun`."""
+    states = {run: fold(events) for run, events in (await journal.tree(root)).items()}
+    if root not in states:
+        raise UnknownRun(f"there is no run {root!r}; `orchestrator runs` lists them")
+    return states
 
 
 async def _release(journal: Journal, claim: Claim) -> None:

@@ -13,7 +13,10 @@ from functools import reduce
 from typing import Any, Literal, NamedTuple, assert_never
 
 from orchestrator.events import (
+    ApprovalAsked,
+    ApprovalDecided,
     Effect,
+    HookApplied,
     JournalEvent,
     LimitReached,
     ModelFailed,
@@ -22,6 +25,7 @@ from orchestrator.events import (
     RunCancelled,
     RunFailed,
     RunFinished,
+    RunParked,
     RunResumed,
     RunStarted,
     StateName,
@@ -40,17 +44,27 @@ EMPTY_REPLY = (
 
 
 class CallState(NamedTuple):
-    """One call of the current turn. `interrupted` says that a process died while it was under way."""
+    """One call of the current turn. `interrupted` says that a process died while it was under way.
+
+    `asked`: the model wants it; `waiting`: for a person; `approved` or `denied` by one; `sent`; `answered`.
+    """
 
     call: ToolCall
-    phase: Literal["asked", "sent", "answered"] = "asked"
+    phase: Literal["asked", "waiting", "approved", "denied", "sent", "answered"] = "asked"
     interrupted: bool = False
     attempt: int = 0
     effect: Effect = "write"
     arguments: Mapping[str, Any] | None = None
     observation: str = ""
-    is_error: bool = False
+    error: str | None = None
     child: str | None = None
+    reason: str = ""
+    digest: str = ""
+    note: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        return self.error is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +110,7 @@ class RunState(NamedTuple):
     answer: str | None = None
     stop: LimitReached | None = None
     closed: bool = False
+    parked: RunParked | None = None
     end: RunFinished | RunFailed | RunCancelled | None = None
     input_tokens: int = 0
     asked: int = 0
@@ -145,6 +160,13 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Every call that is left waits for a person, here or in the run of an agent that was called."""
+
+    calls: tuple[CallState, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """A limit or breaker ends the run."""
 
@@ -170,7 +192,7 @@ class Done:
     """Nothing is left to do."""
 
 
-Step = Think | Act | Stop | Finish | Fail | Done
+Step = Think | Act | Wait | Stop | Finish | Fail | Done
 
 
 def fold(events: Iterable[JournalEvent], state: RunState | None = None) -> RunState:
@@ -180,10 +202,13 @@ def fold(events: Iterable[JournalEvent], state: RunState | None = None) -> RunSt
 
 def decide(state: RunState) -> Step:
     """The next step. Total: every state has one."""
-    if state.end is not None or state.started is None:
+    if state.end is not None or state.parked is not None or state.started is None:
         return Done()
     if unanswered := tuple(call for call in state.calls if call.phase != "answered"):
-        return Act(unanswered)
+        possible = tuple(
+            call for call in unanswered if call.interrupted or call.phase in ("asked", "approved", "denied")
+        )
+        return Act(possible) if possible else Wait(unanswered)
     if state.stop is not None:
         return _close(state, state.stop)
     if state.answer is not None:
@@ -241,8 +266,14 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
             return _apply_model(state, event)
         case ToolIntent() | ToolResult() | ToolInDoubt() | ToolRetried():
             return _apply_tool(state, event)
+        case ApprovalAsked() | ApprovalDecided():
+            return _apply_approval(state, event)
+        case HookApplied():
+            return _apply_hook(state, event)
         case LimitReached():
             return state._replace(stop=event, failure=None, attempts=0)
+        case RunParked():
+            return state._replace(parked=event, name="WAITING", outstanding=None)
         case RunFinished():
             return state._replace(end=event, answer=event.answer, name="FINISHED")
         case RunFailed() | RunCancelled():
@@ -255,7 +286,7 @@ def _resumed(state: RunState) -> RunState:
     """Another process goes on: what was under way is in doubt, and a lost model reply stays charged at its worst."""
     calls = tuple(call._replace(interrupted=True) if call.phase == "sent" else call for call in state.calls)
     lost = state.lost if state.outstanding is None else (*state.lost, state.outstanding)
-    return state._replace(calls=calls, lost=lost, outstanding=None)
+    return state._replace(calls=calls, lost=lost, outstanding=None, parked=None)
 
 
 def _apply_model(state: RunState, event: ModelIntent | ModelResult | ModelFailed) -> RunState:
@@ -321,21 +352,53 @@ def _apply_tool(state: RunState, event: ToolIntent | ToolResult | ToolInDoubt | 
         case ToolRetried():
             return state
         case ToolInDoubt():
-            return _answered(_update(state, event.call, phase="answered", observation=event.observation, is_error=True))
+            return _answered(
+                _update(state, event.call, phase="answered", observation=event.observation, error="in_doubt")
+            )
         case ToolResult():
-            changes: dict[str, Any] = {
-                "phase": "answered",
-                "observation": event.observation,
-                "is_error": event.is_error,
-                "child": event.child,
-            }
-            if event.arguments is not None:
-                changes["arguments"] = event.arguments
             state = state._replace(
                 children=state.children + (event.usage or Usage()),
                 children_cost=state.children_cost + (event.cost or Cost()),
             )
-            return _answered(_update(state, event.call, **changes))
+            return _answered(
+                _update(
+                    state,
+                    event.call,
+                    phase="answered",
+                    observation=event.observation,
+                    error=event.error,
+                    child=event.child,
+                )
+            )
+
+
+def _apply_approval(state: RunState, event: ApprovalAsked | ApprovalDecided) -> RunState:
+    match event:
+        case ApprovalAsked():
+            return _update(
+                state._replace(name="WAITING"),
+                event.call,
+                phase="waiting",
+                arguments=event.arguments,
+                reason=event.reason,
+                digest=event.digest,
+            )
+        case ApprovalDecided():
+            call = next(item for item in state.calls if item.call.id == event.call)
+            if call.phase != "waiting" or call.digest != event.digest:
+                return state  # the first verdict stands, and one on other arguments is none
+            phase = "approved" if event.approved else "denied"
+            arguments = call.arguments if event.arguments is None else event.arguments
+            return _update(state._replace(name="ACTING"), event.call, phase=phase, note=event.note, arguments=arguments)
+
+
+def _apply_hook(state: RunState, event: HookApplied) -> RunState:
+    """A redirection is one more message; an answer may be replaced; a call's fate follows in events of its own."""
+    if event.decision == "redirect":
+        return state._replace(messages=(*state.messages, UserMessage(text=event.text)), answer=None)
+    if event.moment == "finishing":
+        return state._replace(answer=event.text)
+    return state
 
 
 def _update(state: RunState, call: str, **changes: Any) -> RunState:
@@ -356,7 +419,7 @@ def _answered(state: RunState) -> RunState:
     ]
     if calls != message.calls:
         message = replace(message, calls=calls)
-    observed = [(c.call.name, c.arguments, c.call.arguments, c.observation, c.is_error) for c in state.calls]
+    observed = [(c.call.name, c.arguments, c.call.arguments, c.observation, c.error) for c in state.calls]
     return state._replace(
         name="OBSERVING",
         messages=(*earlier, message, *answers),

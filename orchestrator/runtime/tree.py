@@ -1,25 +1,44 @@
 """What all agents of one run share: the journal's claim, the ledger, the clock, the trace, and the way events go up."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import anyio
 
 from orchestrator.events import PublicEvent
-from orchestrator.messages import Cost, Usage
+from orchestrator.runtime.hooks import Hook
 from orchestrator.runtime.journal import Claim, Journal
 from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.result import ApprovalRequest
 from orchestrator.runtime.state import RunState
+from orchestrator.tools.policy import Mode, Policy
 from orchestrator.tracing.port import TraceContext, Tracer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a person said to a call. `arguments` are to be sent in the place of the asked ones."""
+
+    approved: bool
+    note: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+class Approver(Protocol):
+    """Someone who can be asked now. None means that nobody is there, and the run parks."""
+
+    async def __call__(self, request: ApprovalRequest, /) -> Verdict | None: ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Tree:
     """One run with everything below it, in one sitting.
 
-    `states` holds every run of the tree as it stands, those of earlier sittings included.
+    `parking` is set when the process is about to end: what is cancelled then goes on later. `states` holds every run
+    of the tree as it stands, those of earlier sittings included.
     """
 
     claim: Claim
@@ -29,20 +48,18 @@ class Tree:
     publish: Callable[[PublicEvent], None]
     slots: anyio.CapacityLimiter
     tool_timeout: float
+    policy: Policy
+    approve: Mode = "ask"
+    approver: Approver | None = None
+    hooks: Sequence[Hook] = ()
     role: str | None = None
+    parking: bool = False
     states: dict[str, RunState] = field(default_factory=dict[str, RunState])
     now: Callable[[], float] = time.time
 
     def below(self, run: str) -> Mapping[str, RunState]:
         """A run and all runs below it."""
         return {key: state for key, state in self.states.items() if key == run or key.startswith(f"{run}/")}
-
-    def usage(self) -> Usage:
-        """The sum of all model replies and tool calls of the tree, once each."""
-        return sum((state.own for state in self.states.values()), Usage())
-
-    def cost(self) -> Cost:
-        return sum((state.own_cost for state in self.states.values()), Cost())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +71,7 @@ class Caller:
     call: str
     depth: int
     ledger: Ledger
+    roles: tuple[str, ...] = ()
 
 
 CALLER: ContextVar[Caller] = ContextVar("orchestrator_caller")

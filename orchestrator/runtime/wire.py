@@ -1,12 +1,14 @@
 """What calls and results of agents carry in `_meta`."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestrator.events import Status, StopReason
 from orchestrator.messages import Cost, Usage
+from orchestrator.tools.arguments import canonical
 
 KEY = "orchestrator/key"
 """The call's path over the whole tree, which is also its idempotency key."""
@@ -25,6 +27,11 @@ class Spent(BaseModel):
     usage: Usage
     cost: Cost
     trace_id: str = ""
+
+
+def digest_of_call(tool: str, arguments: Mapping[str, Any]) -> str:
+    """What a verdict is bound to: the same tool with the same arguments."""
+    return sha256(f"{tool} {canonical(arguments)}".encode()).hexdigest()[:16]
 
 
 def spent(meta: Mapping[str, Any]) -> Spent | None:

@@ -129,8 +129,8 @@ def _read(text: str) -> Any:
 
 
 def _core(text: str) -> str:
-    """Without byte order mark, thoughts and the opening of a code fence, all only where they precede the JSON."""
-    text = text.strip().lstrip("\ufeff").lstrip()
+    """Without thoughts and the opening of a code fence, all only where they precede the JSON."""
+    text = text.strip()
     at = 0
     while (opened := _THOUGHT.search(text, at)) and text.find("{", at, opened.start()) < 0:
         closed = _THOUGHT_END.search(text, opened.end())

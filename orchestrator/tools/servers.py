@@ -6,7 +6,9 @@ come from any task. The owner's end is the server's death: calls answer "unavail
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Literal, cast
 
 import anyio
@@ -16,7 +18,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, Tool
+from mcp_types import CallToolResult, InputRequiredResult, Tool
 
 from orchestrator.config import ServerSettings
 from orchestrator.errors import ToolUnavailable
@@ -37,14 +39,44 @@ class ToolTimeout(Exception):
         super().__init__(f"no answer within {seconds:g} s")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the configuration says of a server's calls. Globs are over the server's own tool names.
+
+    `timeout` (seconds) goes before the general one; `concurrency` is calls at once; while a `long_running` tool reports
+    progress, its time starts anew.
+    """
+
+    timeout: float | None = None
+    concurrency: int | None = None
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+    long_running: tuple[str, ...] = ()
+
+    def offers(self, tool: str) -> bool:
+        return _any(tool, self.allow) and not _any(tool, self.deny)
+
+
+def _any(name: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
 class Server:
     """A server by its configured name, up or down. `tools` is its list when it was last up."""
 
     def __init__(
-        self, name: str, connect: Connect, *, start_timeout: float, transport: Literal["pipe", "tcp", ""] = ""
+        self,
+        name: str,
+        connect: Connect,
+        *,
+        start_timeout: float,
+        transport: Literal["pipe", "tcp", ""] = "",
+        terms: Terms | None = None,
     ) -> None:
         self.name = name
         self.transport: Literal["pipe", "tcp", ""] = transport
+        self.terms = terms or Terms()
+        self._slots = anyio.CapacityLimiter(self.terms.concurrency or float("inf"))
         self.tools: tuple[Tool, ...] = ()
         self.problem = ""
         self._connect = connect
@@ -73,9 +105,15 @@ class Server:
         await self._settled.wait()
 
     async def call(
-        self, tool: str, arguments: dict[str, Any], *, timeout: float | None, meta: Mapping[str, Any]
-    ) -> CallToolResult:
-        """Calls a tool.
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        *,
+        timeout: float | None,
+        remaining: float | None,
+        meta: Mapping[str, Any],
+    ) -> CallToolResult | InputRequiredResult:
+        """Calls a tool. `timeout` is the general limit, `remaining` what is left of the run; in seconds.
 
         Raises:
             ToolUnavailable: the server is down, or went down during the call.
@@ -83,14 +121,43 @@ class Server:
             MCPError: the server refused the request.
         """
         client = await self._live()
+        limits = [limit for limit in (self.terms.timeout or timeout, remaining) if limit is not None]
+        limit = min(limits, default=None)
         try:
-            return await client.call_tool(tool, arguments, read_timeout_seconds=timeout, meta=dict(meta) or None)  # pyright: ignore[reportArgumentType]
+            async with self._slots if self.terms.concurrency else nullcontext():
+                if limit is not None and _any(tool, self.terms.long_running):
+                    return await self._call_long(client, tool, arguments, limit, remaining, meta)
+                return await client.session.call_tool(
+                    tool, arguments, read_timeout_seconds=limit, meta=_meta(meta), allow_input_required=True
+                )
         except MCPError as error:
-            if error.error.code == TIMED_OUT and timeout is not None:
-                raise ToolTimeout(timeout) from error
+            if error.error.code == TIMED_OUT and limit is not None:
+                raise ToolTimeout(limit) from error
             if error.error.code == CLOSED:
                 raise ToolUnavailable(self.name, f"server {self.name} went away during the call") from error
             raise
+
+    async def _call_long(
+        self,
+        client: Client,
+        tool: str,
+        arguments: dict[str, Any],
+        limit: float,
+        remaining: float | None,
+        meta: Mapping[str, Any],
+    ) -> CallToolResult | InputRequiredResult:
+        """A call whose time starts anew with each report of progress, within the time of the run."""
+        end = anyio.current_time() + (remaining if remaining is not None else float("inf"))
+        with anyio.CancelScope(deadline=anyio.current_time() + limit) as scope:
+
+            async def report(progress: float, total: float | None, message: str | None) -> None:
+                del progress, total, message
+                scope.deadline = min(anyio.current_time() + limit, end)
+
+            return await client.session.call_tool(
+                tool, arguments, progress_callback=report, meta=_meta(meta), allow_input_required=True
+            )
+        raise ToolTimeout(limit)
 
     async def _live(self) -> Client:
         if self._client is None and self._settled.is_set() and self._restart is not None:
@@ -124,6 +191,11 @@ class Server:
             logger.info("server %s: %s", self.name, self.problem)
 
 
+def _meta(meta: Mapping[str, Any]) -> Any:
+    """The SDK types `_meta` by the protocol's own keys; ours ride beside them."""
+    return dict(meta)
+
+
 async def list_tools(client: Client) -> tuple[Tool, ...]:
     """All pages of a server's tool list."""
     tools: list[Tool] = []
@@ -149,7 +221,7 @@ def describe(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def stdio_server(name: str, start: Callable[[], Process], *, start_timeout: float) -> Server:
+def stdio_server(name: str, start: Callable[[], Process], *, start_timeout: float, terms: Terms) -> Server:
     """A server that is a child process. `start` gives a new one, or one that runs already; it may raise OSError."""
 
     @asynccontextmanager
@@ -165,10 +237,10 @@ def stdio_server(name: str, start: Callable[[], Process], *, start_timeout: floa
             with anyio.CancelScope(shield=True):
                 await child.close()
 
-    return Server(name, connect, start_timeout=start_timeout, transport="pipe")
+    return Server(name, connect, start_timeout=start_timeout, transport="pipe", terms=terms)
 
 
-def http_server(name: str, settings: Callable[[], ServerSettings], *, start_timeout: float) -> Server:
+def http_server(name: str, settings: Callable[[], ServerSettings], *, start_timeout: float, terms: Terms) -> Server:
     """A server at a URL, over streamable HTTP or, where the configuration says so, the older SSE."""
 
     @asynccontextmanager
@@ -183,7 +255,7 @@ def http_server(name: str, settings: Callable[[], ServerSettings], *, start_time
                 transport = streamable_http_client(where.url, http_client=http)
             yield await stack.enter_async_context(Client(transport))
 
-    return Server(name, connect, start_timeout=start_timeout, transport="tcp")
+    return Server(name, connect, start_timeout=start_timeout, transport="tcp", terms=terms)
 
 
 def broken_server(name: str, problem: str) -> Server:

@@ -13,7 +13,7 @@ from typing import Any
 import anyio.abc
 import pydantic
 from mcp.shared.exceptions import MCPError
-from mcp_types import Tool
+from mcp_types import InputRequiredResult, Tool
 
 from orchestrator.errors import ToolUnavailable
 from orchestrator.events import Effect
@@ -48,11 +48,15 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came of a call. `error` is a short kind, None when it worked; `meta` is what the server sent beside it."""
+    """What came of a call. `error` is a short kind, None when it worked; `meta` is what the server sent beside it.
+
+    `waiting`: there is no answer yet, an agent that was called waits for a person.
+    """
 
     text: str
     error: str | None = None
     meta: Mapping[str, Any]
+    waiting: bool = False
 
 
 class Toolset:
@@ -100,11 +104,22 @@ class Toolset:
         return self._offers.get(name)
 
     async def call(
-        self, offer: Offer, arguments: dict[str, Any], *, timeout: float | None, meta: Mapping[str, Any]
+        self,
+        offer: Offer,
+        arguments: dict[str, Any],
+        *,
+        timeout: float | None,
+        remaining: float | None,
+        meta: Mapping[str, Any],
     ) -> Reply:
-        """Calls a tool and words whatever happens for the model."""
+        """Calls a tool and words whatever happens for the model.
+
+        `timeout` is the limit where the server has none of its own, `remaining` what is left of the run; in seconds.
+        """
         try:
-            result = await offer.server.call(offer.tool.name, arguments, timeout=timeout, meta=meta)
+            result = await offer.server.call(
+                offer.tool.name, arguments, timeout=timeout, remaining=remaining, meta=meta
+            )
         except ToolUnavailable as error:
             return Reply(text=results.failure(offer.name, str(error)), error="unavailable", meta={})
         except ToolTimeout as error:
@@ -114,6 +129,11 @@ class Toolset:
         except (RuntimeError, ExceptionGroup, pydantic.ValidationError) as error:
             # The SDK's own complaints about a result, such as one that breaks the tool's declared output schema.
             return Reply(text=results.failure(offer.name, describe(error)), error="bad_result", meta={})
+        if isinstance(result, InputRequiredResult):
+            if offer.effect == "agent":
+                return Reply(text="waits for approval", meta={}, waiting=True)
+            problem = "the tool asks a person for more input, which cannot be passed on yet"
+            return Reply(text=results.failure(offer.name, problem), error="input_required", meta={})
         text = results.observation(result)
         if result.is_error:
             return Reply(text=results.failure(offer.name, text), error="tool_error", meta=result.meta or {})
@@ -124,7 +144,7 @@ class Toolset:
         taken = {(offer.server.name, offer.tool.name) for offer in self._offers.values()}
         for server in self.servers.values():
             for tool in server.tools:
-                if (server.name, tool.name) in taken:
+                if (server.name, tool.name) in taken or not server.terms.offers(tool.name):
                     continue
                 name = model_name(server.name, tool.name)
                 if name in self._offers:

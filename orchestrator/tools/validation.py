@@ -99,11 +99,10 @@ class Compiled:
         raise AssertionError("unreachable")
 
     def _part(self, pointer: Pointer, keywords: Any) -> "jsonschema_rs.Validator | None":
-        dialect = {"$schema": self.root["$schema"]} if "$schema" in self.root else {}
         try:
             self._registry = self._registry or self._engine.Registry([(_URI, self.root)])
             return self._engine.validator_for(
-                {**dialect, "$ref": _URI + "#" + "".join("/" + _escaped(step) for step in pointer)},
+                {"$ref": _URI + "#" + "".join("/" + _escaped(step) for step in pointer)},
                 registry=self._registry,
                 validate_formats=True,
                 offline=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cards import AgentCard, Cards
-from orchestrator.config import ServerSettings, Settings
+from orchestrator.config import PolicySettings, ServerSettings, Settings
 
 EFFECTS = Path(__file__).with_name("effects_server.py")
 
@@ -22,7 +22,7 @@ def effects(ledger: Path, **more: Any) -> ServerSettings:
 
 
 def settings(ledger: Path, **more: Any) -> Settings:
-    return Settings(servers={"fx": effects(ledger)}, **more)
+    return Settings(**{"servers": {"fx": effects(ledger)}, "policy": PolicySettings(allow=("fx__*",)), **more})
 
 
 def cards(*several: AgentCard) -> Cards:

@@ -70,6 +70,7 @@ def refusal(schema: ArgumentSchema, arguments: dict[str, Any] | str) -> InvalidA
         (INTEGER, "03", 3),
         (NUMBER, "1,234.50", 1234.5),
         (NUMBER, ".5", 0.5),
+        (NUMBER, "１，０００．５", 1000.5),
         (BOOLEAN, "true", True),
         (BOOLEAN, "False", False),
         (BOOLEAN, "1", True),
@@ -84,6 +85,7 @@ def refusal(schema: ArgumentSchema, arguments: dict[str, Any] | str) -> InvalidA
         (array(STRING), '["a, b", 1]', ["a, b", "1"]),
         (array(STRING), "['a', 'b',]", ["a", "b"]),
         (array(STRING), "", []),
+        (array(STRING), '{"a": 1, "b": 2}', ['{"a": 1, "b": 2}']),
         (array(STRING), 5, ["5"]),
         (array(INTEGER), "1, 2", [1, 2]),
         (array(INTEGER), "1,000", [1000]),
@@ -150,6 +152,7 @@ def test_coerced(argument: dict[str, Any], written: Any, sent: Any) -> None:
         (BOOLEAN, 2),
         (STRING, None),
         (STATUS, "don"),
+        ({"enum": ["a", "A"]}, " a"),
         (STATUS, "- done"),
         (STATUS, ["done"]),
         (array(INTEGER), "1, x"),
@@ -307,10 +310,20 @@ def test_what_the_model_is_told() -> None:
     assert refusal(schema, "what?").example == {"path": "text"}
 
 
+def test_the_model_is_told_of_what_it_wrote() -> None:
+    assert refusal(schema_of(INTEGER), {"value": None}).problem == '\n- value: null is not of type "integer"'
+    assert '\n- value: ["done"] is not of type "string"' in refusal(schema_of(STATUS), {"value": ["done"]}).problem
+    assert "is less than the minimum of 3" in refusal(schema_of({**INTEGER, "minimum": 3}), {"value": "1"}).problem
+    told = refusal(schema_of({"$ref": "#/$defs/Node"}), {"value": {"value": 1, "next": {"value": "x"}, "tags": [[]]}})
+    assert told.problem == '\n- value.next.value: "x" is not of type "integer"'
+
+
 def test_what_the_model_is_told_is_short() -> None:
     properties = {f"p{index}": {**INTEGER, "description": "d" * 500} for index in range(200)}
     error = refusal(ArgumentSchema({"properties": properties}), dict.fromkeys(properties, "x" * 10_000))
     assert "and 45 more" in error.problem
+    assert error.problem.startswith('\n- p0: "xxx')
+    assert '…" is not of type "integer"' in error.problem or '… is not of type "integer"' in error.problem
     assert len(error.expected) <= 600
     assert len(str(error)) < 3_000
 
@@ -467,8 +480,8 @@ def test_a_pattern_of_another_dialect_is_left_to_the_server() -> None:
 
 def test_names_that_need_escaping_and_a_root_id() -> None:
     union = {"anyOf": [{"type": "object", "properties": {"n": INTEGER}}, NULL]}
-    schema = ArgumentSchema({"$id": "https://example.com/tool", "properties": {"a/b c%~": union}})
-    assert schema.check({"a/b c%~": {"n": "1"}}) == {"a/b c%~": {"n": 1}}
+    schema = ArgumentSchema({"$id": "https://example.com/tool", "properties": {"a~1/b c%": union}})
+    assert schema.check({"a~1/b c%": {"n": "1"}}) == {"a~1/b c%": {"n": 1}}
 
 
 def test_deep_unions_of_a_recursive_schema_take_bounded_time() -> None:

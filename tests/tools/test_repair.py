@@ -55,6 +55,10 @@ def test_sample_cut_off_anywhere_is_read_or_refused(name: str) -> None:
         (" \n", {}),
         ("null", {}),
         ("\ufeff{}", {}),
+        ('<think>{"a": 0}</think> So, finally: {"a": 1}', {"a": 1}),
+        ('Not {"a": b} but\n```json\n{"a": 1}\n```', {"a": 1}),
+        ("{'a': 1 // one\n, 'b': x # two\n}", {"a": 1, "b": "x"}),
+        ('{"a": [{"b": 1], "c": 2}', {"a": [{"b": 1}], "c": 2}),
         ('{"a": 1, "a": 2}', {"a": 2}),
         ("{'a': 1, 'a': 2}", {"a": 2}),
         ('{"a": 1} {"a": 1}', {"a": 1}),
@@ -89,7 +93,8 @@ def test_reading(text: str, value: dict[str, Any]) -> None:
 
 def test_a_key_without_its_value_is_null_and_not_empty_text() -> None:
     assert parse('{"path": "a.txt", "content":') == {"path": "a.txt", "content": None}
-    assert parse('{"path": "a.txt", "cont') == {"path": "a.txt"}
+    for cut in ('"cont', "'cont", '"content"', "cont"):
+        assert parse('{"path": "' + "a" * 3000 + '", ' + cut) == {"path": "a" * 3000}
 
 
 @pytest.mark.parametrize(

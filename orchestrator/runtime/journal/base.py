@@ -9,7 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from orchestrator.events import JournalEvent, RunCancelled, RunFailed, RunFinished, RunStarted, Status
+from orchestrator.events import (
+    JournalEvent,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunParked,
+    RunResumed,
+    RunStarted,
+    Status,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +43,11 @@ class RunRow:
 
 
 class Journal(Protocol):
+    @property
+    def lease(self) -> float:
+        """Seconds after which a claim that was not renewed may be taken over."""
+        ...
+
     async def claim(self, root: str) -> Claim:
         """Takes over the tree of `root`, whether it exists yet or not.
 
@@ -92,8 +106,10 @@ def root_of(run: str) -> str:
 def status_of(event: JournalEvent) -> Status | None:
     """The status that a run has from this event on; None when it stays what it was."""
     match event:
-        case RunStarted():
+        case RunStarted() | RunResumed():
             return "running"
+        case RunParked():
+            return "parked"
         case RunFinished():
             return event.status
         case RunFailed():

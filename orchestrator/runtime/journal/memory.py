@@ -11,6 +11,8 @@ from orchestrator.runtime.journal.base import Claim, RunRow, root_of, status_of
 class MemoryJournal:
     """Keeps events as objects, so it also shows what a run without any storage would cost."""
 
+    lease = 3600.0
+
     def __init__(self) -> None:
         self._events: dict[str, list[JournalEvent]] = {}
         self._rows: dict[str, RunRow] = {}

@@ -1,0 +1,83 @@
+"""What the product promises, as data. Tests name the promises they keep: `@pytest.mark.requirement("A2", "A3")`.
+
+`tests/house/test_requirements.py` ties both ways: every id that is not pending is named by a test, and tests name no
+other ids. A pending one is not, or not wholly, kept yet; the list of pending ids only shrinks.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Area = Literal["run", "models", "tools", "memory", "teams", "seeing", "proof", "long life"]
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    id: str
+    area: Area
+    statement: str
+    pending: bool = False
+
+
+REQUIREMENTS = (
+    Requirement(
+        "A1", "run", "A run is a state machine whose transitions are events that hooks may change.", pending=True
+    ),
+    Requirement("A2", "run", "A limit ends a run with its best partial result and the limit's name.", pending=True),
+    Requirement("A3", "run", "One ledger reserves and settles tokens, money and time of the whole tree.", pending=True),
+    Requirement("A4", "run", "Breakers end a run that keeps failing or makes no progress.", pending=True),
+    Requirement("A5", "run", "A failing tool is an observation; every call gets exactly one answer.", pending=True),
+    Requirement("A6", "run", "Many runs share one orchestrator and see nothing of each other.", pending=True),
+    Requirement("A7", "run", "Planning, preview and review plug into the loop as nodes.", pending=True),
+    Requirement(
+        "A8", "run", "Independent calls of a turn run at once, bounded, and answer in call order.", pending=True
+    ),
+    Requirement(
+        "A9", "run", "A call has a time limit, and one that passes it is cancelled on its server.", pending=True
+    ),
+    Requirement("A10", "run", "A call that only reads starts while the reply is still streaming.", pending=True),
+    Requirement("A11", "run", "A run streams public events; leaving the stream cancels it cleanly.", pending=True),
+    Requirement(
+        "A12", "run", "A result has answer, steps, usage, cost, duration, stop reason and trace id.", pending=True
+    ),
+    Requirement("B1", "models", "Vendor, model and base URL change in configuration only.", pending=True),
+    Requirement("B2", "models", "Streaming or not, one interface; cached and reasoning tokens apart.", pending=True),
+    Requirement("B3", "models", "Model errors are told apart by kind, and only some are tried again.", pending=True),
+    Requirement("B4", "models", "Models act by tool calls, by JSON or by ReAct text.", pending=True),
+    Requirement("B5", "models", "Badly written output is read where it is certain what was meant.", pending=True),
+    Requirement("B6", "models", "Output that was cut off is noticed and completed.", pending=True),
+    Requirement("B7", "models", "Token estimates are right within 15 % in every script.", pending=True),
+    Requirement("B8", "models", "Prompts keep a stable prefix, so that providers' caches are hit.", pending=True),
+    Requirement("B9", "models", "An unknown price is said to be unknown, never taken for nothing.", pending=True),
+    Requirement("B10", "models", "A card's output schema is asked for, checked, and repaired once.", pending=True),
+    Requirement("B11", "models", "A provider's rate limits are kept over all runs, by waiting in turn.", pending=True),
+    Requirement("C1", "tools", "A typed Python function becomes a tool by one decorator.", pending=True),
+    Requirement("C2", "tools", "Servers that users have already configured work unchanged.", pending=True),
+    Requirement("C3", "tools", "Names that clash or do not exist are told at the start.", pending=True),
+    Requirement("C4", "tools", "Arguments are repaired, coerced and validated before they are sent.", pending=True),
+    Requirement("C5", "tools", "Hundreds of tools are found in groups rather than listed.", pending=True),
+    Requirement("C6", "tools", "A role bounds what may be called, and is checked at the call.", pending=True),
+    Requirement("C7", "tools", "What writes, sends, deletes or pays waits for a person.", pending=True),
+    Requirement("C8", "tools", "Results read well, and long ones are cut and kept whole.", pending=True),
+    Requirement("C9", "tools", "Tool descriptions are linted, with what they cost.", pending=True),
+    Requirement("D1", "memory", "The window slides over all but what is pinned.", pending=True),
+    Requirement("D2", "memory", "Old turns are summarised before the window is full.", pending=True),
+    Requirement("D3", "memory", "A run of 200 steps stays bounded in input and flat in time.", pending=True),
+    Requirement("D4", "memory", "Notes outlive a run where that was asked for.", pending=True),
+    Requirement(
+        "E1", "teams", "A plan is data, runs in parallel where it can, and is thought over again.", pending=True
+    ),
+    Requirement("E2", "teams", "A supervisor calls specialists as tools, in parallel and nested.", pending=True),
+    Requirement("E3", "teams", "Agents are served to other hosts over MCP.", pending=True),
+    Requirement("E4", "teams", "An approval raised at any depth is asked once, at the top.", pending=True),
+    Requirement("E5", "teams", "New cards and servers are picked up without a restart.", pending=True),
+    Requirement("F1", "seeing", "A run is one trace over agents, processes and sittings, with its cost.", pending=True),
+    Requirement("F2", "seeing", "Spans go to any OTLP collector, or to a local file without one.", pending=True),
+    Requirement("F3", "seeing", "Requests, calls, approvals and limits are audited.", pending=True),
+    Requirement("F4", "seeing", "Structured logs with run and trace id rotate and never block.", pending=True),
+    Requirement("F5", "seeing", "Secrets and personal data are masked wherever they are shown.", pending=True),
+    Requirement("F6", "seeing", "A run can be replayed from its journal, prompts included.", pending=True),
+    Requirement("G1", "proof", "Scripted and recorded models ship for users' own tests.", pending=True),
+    Requirement("G2", "proof", "Tasks are evaluated over many runs and compared over time.", pending=True),
+    Requirement("H1", "long life", "A killed run goes on; what may have happened is not repeated.", pending=True),
+    Requirement("H2", "long life", "One machine needs no server; many workers share one journal.", pending=True),
+)

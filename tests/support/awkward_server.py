@@ -1,0 +1,87 @@
+"""An MCP stdio server in plain Python with the bad manners of real ones, each switched on by a flag.
+
+`--banner`: noise on standard output before and between messages. `--deaf`: ignores the end of its input and SIGTERM.
+`--mute`: never answers. `--fall`: says why on standard error and ends at once. `--pid FILE`: writes its process id
+there when it is up. `--tools FILE`: offers these tools and no others; each answers with its own name. A tool can also
+misbehave: echo, big (a line of `bytes`), die (ends without an answer), hang_once (never answers the first time, which
+it remembers in `file`), picture, broken (an error with a structured body).
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+
+OBJECT = {"type": "object"}
+READ = {"readOnlyHint": True}
+NAMES = ("echo", "big", "die", "hang_once", "picture", "broken")
+TOOLS = [{"name": name, "description": f"Tool {name}.", "inputSchema": OBJECT, "annotations": READ} for name in NAMES]
+
+
+def result(name: str, arguments: dict) -> dict | None:
+    if name == "die":
+        os._exit(7)
+    if name == "hang_once" and not os.path.exists(arguments["file"]):
+        open(arguments["file"], "x").close()
+        return None
+    if name == "picture":
+        picture = {"type": "image", "data": "QUJD" * 1000, "mimeType": "image/png"}
+        return {"content": [{"type": "text", "text": "a picture"}, picture]}
+    if name == "broken":
+        text = {"type": "text", "text": "the order was refused"}
+        return {"content": [text], "structuredContent": {"field": "amount", "code": 17}, "isError": True}
+    text = "x" * arguments["bytes"] if name == "big" else arguments.get("text", name)
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def answer(message: dict, tools: list) -> dict | None:
+    method, params = message["method"], message.get("params") or {}
+    if method == "initialize":
+        offers = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+        return {"result": {**offers, "serverInfo": {"name": "awkward", "version": "1"}}}
+    if method == "tools/list":
+        return {"result": {"tools": tools}}
+    if method == "tools/call":
+        found = result(params["name"], params.get("arguments") or {})
+        return None if found is None else {"result": found}
+    return {"error": {"code": -32601, "message": f"no method {method}"}}
+
+
+def serve(tools: list, *, banner: bool, mute: bool) -> None:
+    for number, line in enumerate(sys.stdin):
+        message = json.loads(line)
+        if banner:
+            print(f"[info] line {number}", flush=True)
+        if mute or "id" not in message:
+            continue
+        if (reply := answer(message, tools)) is not None:
+            print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for flag in ("--banner", "--deaf", "--mute", "--fall"):
+        parser.add_argument(flag, action="store_true")
+    parser.add_argument("--pid")
+    parser.add_argument("--tools")
+    flags = parser.parse_args()
+    if flags.deaf:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if flags.pid:
+        with open(flags.pid, "w") as file:
+            file.write(str(os.getpid()))
+    if flags.fall:
+        print("starting up\nfatal: no database at db.example", file=sys.stderr)
+        sys.exit(3)
+    if flags.banner:
+        print("*** Awkward server 1.0 ***\n\nready", flush=True)
+    tools = json.load(open(flags.tools)) if flags.tools else TOOLS
+    serve(tools, banner=flags.banner, mute=flags.mute)
+    if flags.deaf:
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

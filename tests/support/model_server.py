@@ -1,0 +1,100 @@
+"""An OpenAI-compatible model server on loopback, in a thread: for commands that run in processes of their own."""
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+Reply = Mapping[str, Any]
+"""`text` and `calls` as in a recording; or `status` with `error`, and `headers`."""
+
+USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 40}}
+
+
+@dataclass
+class ModelServer:
+    """`url` is what OPENAI_BASE_URL takes. `seen` are the bodies of all requests, `keys` what came as a key."""
+
+    url: str
+    answer: Callable[[dict[str, Any]], Reply]
+    seen: list[dict[str, Any]] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"OPENAI_BASE_URL": self.url, "OPENAI_API_KEY": "sk-loopback"}
+
+
+def turn_of(body: Mapping[str, Any]) -> int:
+    return 1 + sum(message["role"] == "assistant" for message in body["messages"])
+
+
+def playing(recording: Path, systems: Mapping[str, str]) -> Callable[[dict[str, Any]], Reply]:
+    """Plays a recording; a request is of the agent whose instructions (`systems`, by agent) its first message holds."""
+    lines = [json.loads(line) for line in recording.read_text("utf-8").splitlines()]
+    replies = {(line["agent"], line["turn"]): line for line in lines if "agent" in line}
+
+    def answer(body: dict[str, Any]) -> Reply:
+        system = body["messages"][0]["content"]
+        (agent,) = (name for name, words in systems.items() if words in system)
+        return replies[agent, turn_of(body)]
+
+    return answer
+
+
+@contextlib.contextmanager
+def model_server(answer: Callable[[dict[str, Any]], Reply]) -> Iterator[ModelServer]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            server.seen.append(body)
+            server.keys.add(self.headers.get("authorization", ""))
+            server.paths.add(self.path)
+            reply = server.answer(body)
+            status = reply.get("status", 200)
+            content = _stream(reply) if status == 200 else json.dumps({"error": {"message": reply["error"]}}).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "text/event-stream" if status == 200 else "application/json")
+            for name, value in reply.get("headers", {}).items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            del format, args
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http.daemon_threads = True
+    server = ModelServer(f"http://127.0.0.1:{http.server_address[1]}/v1", answer)
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        http.shutdown()
+        thread.join()
+        http.server_close()
+
+
+def _stream(reply: Reply) -> bytes:
+    """A reply as the events of a stream: text in two parts, then each call, then the end and the usage."""
+    text, calls = reply.get("text", ""), reply.get("calls", [])
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": part} for part in (text[:7], text[7:]) if part]
+    for index, each in enumerate(calls):
+        function = {"name": each["name"], "arguments": json.dumps(each["arguments"])}
+        deltas.append({"tool_calls": [{"index": index, "id": f"c{index}", "type": "function", "function": function}]})
+    events: Sequence[dict[str, Any]] = [
+        *({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas),
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"}]},
+        {"choices": [], "usage": USAGE},
+    ]
+    lines = [json.dumps({"id": "r", "model": "played", **event}) for event in events]
+    return "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode()
