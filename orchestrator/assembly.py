@@ -72,8 +72,8 @@ class Parts:
     def _known_role(self, role: str | None) -> None:
         if role is not None and role not in self._settings.roles:
             raise ConfigurationError(
-                f"there is no role `{role}`.{did_you_mean(role, self._settings.roles)} Roles are [roles.NAME] tables of "
-                f"orchestrator.toml."
+                f"there is no role `{role}`.{did_you_mean(role, self._settings.roles)} Roles are [roles.NAME] tables "
+                f"of orchestrator.toml."
             )
 
     def _priced(self, card: AgentCard) -> None:

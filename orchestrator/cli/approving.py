@@ -1,6 +1,7 @@
 """`approve`, and the question at a terminal."""
 
 import json
+import os
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -83,7 +84,7 @@ def _ask(request: "ApprovalRequest") -> "Verdict | None":
     print(f"asked because: {request.reason}", file=out)
     while True:
         print(QUESTION, end="", file=out, flush=True)
-        answer = sys.stdin.readline()
+        answer = _line()
         match answer.strip().lower()[:1]:
             case "a" | "y":
                 return Verdict(approved=True)
@@ -91,17 +92,23 @@ def _ask(request: "ApprovalRequest") -> "Verdict | None":
                 return Verdict(approved=False)
             case "n":
                 print("note: ", end="", file=out, flush=True)
-                return Verdict(approved=False, note=sys.stdin.readline().strip())
+                return Verdict(approved=False, note=_line().strip())
             case "e":
                 print("arguments as JSON: ", end="", file=out, flush=True)
                 try:
-                    return Verdict(approved=True, arguments=read_arguments(sys.stdin.readline()))
+                    return Verdict(approved=True, arguments=read_arguments(_line()))
                 except ConfigurationError as error:
                     print(error, file=out)
             case _ if not answer:
                 return None
             case _:
                 continue
+
+
+def _line() -> str:
+    """A line from the terminal, empty at its end. Not through `sys.stdin`: a thread that is left reading there would
+    hold its lock, and the process could not end."""
+    return os.read(sys.stdin.fileno(), 1 << 16).decode("utf-8", "replace")
 
 
 def _dump(requests: "list[ApprovalRequest]") -> list[dict[str, Any]]:

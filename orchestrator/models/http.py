@@ -79,6 +79,8 @@ class OpenAIModel:
                     async for chunk in chunks:
                         if text := reader.feed(chunk):
                             yield TextDelta(text=text)
+                        for call in reader.ready():
+                            yield call
                 if text := reader.close():
                     yield TextDelta(text=text)
                 reply = reader.reply()

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.errors import ModelError
 from orchestrator.messages import AssistantMessage, FinishReason, ToolCall, Usage
-from orchestrator.models.base import ModelReply
+from orchestrator.models.base import CallReady, ModelReply
 from orchestrator.models.failures import describe, kind_of
 from orchestrator.models.lenient import as_int, as_list, as_object, as_text, dump, is_object, mend, parse
 from orchestrator.models.sse import SSEParser
@@ -81,6 +81,10 @@ class ReplyReader:
             return ""
         return "".join([self._reply.event(data) for data in self._events.feed(chunk)])
 
+    def ready(self) -> list[CallReady]:
+        """The calls that became complete since this was last asked: one is when the next one has begun."""
+        return self._reply.ready()
+
     def close(self) -> str:
         """The body has ended; returns the text that only shows now. `reply` comes after it."""
         if self._whole is None:
@@ -100,6 +104,7 @@ class _Reply:
         self._text: list[str] = []
         self._half = ""  # half of a surrogate pair, which some servers split over two events
         self._calls: list[_Call] = []
+        self._told = 0
         self._finish: str | None = None
         self._usage: Usage | None = None
         self._extra: dict[str, Any] = {}
@@ -133,6 +138,16 @@ class _Reply:
             self._calls[-1].add(as_object(piece))
         self.done = True
         return self._message(message)
+
+    def ready(self) -> list[CallReady]:
+        if self._told >= len(self._calls) - 1:
+            return []
+        begun, self._told = self._told, len(self._calls) - 1
+        return [
+            CallReady(position=place, name=call.name, arguments=call.arguments)
+            for place, call in enumerate(self._calls[begun : self._told], begun + 1)
+            if call.name and is_object(call.arguments)
+        ]
 
     @property
     def complete(self) -> bool:

@@ -337,8 +337,8 @@ def _key(wish: Wish) -> str:
 
 
 def _denied(tool: str, reason: str, note: str = "") -> str:
-    said = f" They said: {note}" if note else ""
+    said = f" ({note})" if note else ""
     return (
-        f"Denied: {tool} was not called: {reason}.{said} Do not make this call again; go on without it, or say in your "
+        f"Denied: {tool} was not called: {reason}{said}. Do not make this call again; go on without it, or say in your "
         f"answer what is missing."
     )

@@ -255,7 +255,8 @@ def partial_answer(state: RunState) -> str:
 
 def apply(state: RunState, event: JournalEvent) -> RunState:
     """One step of the fold."""
-    passed = max(0.0, event.at - state.last_at) if state.last_at and not isinstance(event, RunResumed) else 0.0
+    idle = not state.last_at or state.parked is not None or isinstance(event, RunResumed)
+    passed = 0.0 if idle else max(0.0, event.at - state.last_at)
     state = state._replace(seq=event.seq, last_at=event.at, active=state.active + passed)
     match event:
         case RunStarted():

@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 
 _SKIP = re.compile(r"(?:\s+|//[^\n]*|#[^\n]*|/\*.*?(?:\*/|\Z))*", re.DOTALL)
-_BARE_KEY = re.compile(r"[^\W\d][\w$.@-]*(?=\s*:)")
+_BARE_KEY = re.compile(r"[^\W\d][\w$.@-]*(?=\s*(?::|\Z))")
 _BARE_VALUE = re.compile(r"""[^,{}\[\]()"'\n]+""")
 _COMMENT = re.compile(r"\s(?://|#|/\*).*", re.DOTALL)
 _NEXT_KEY = r"""(?:["'][^"'\n:]{0,80}(?:["']\s*(?::|\Z)|\Z)|[^\W\d][\w$.@-]{0,80}\s*(?::|\Z))"""

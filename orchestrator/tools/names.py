@@ -19,11 +19,11 @@ def sanitise(name: str) -> str:
 def model_name(server: str, tool: str) -> str:
     """Joins a server's and a tool's name in `[A-Za-z0-9_-]`, at most 64 characters.
 
-    A name that had to be changed other than by swapping unsafe characters ends its server's part with a hash of the
-    originals; the server's part is cut before the tool's.
+    A name that is cut, or that lost letters of another script, ends its server's part with a hash of the originals;
+    the server's part is cut before the tool's.
     """
     safe_server, safe_tool = sanitise(server), sanitise(tool)
-    if len(name := safe_server + SEPARATOR + safe_tool) <= LONGEST:
+    if len(name := safe_server + SEPARATOR + safe_tool) <= LONGEST and (server + tool).isascii():
         return name
     digest = sha256(f"{server}\0{tool}".encode()).hexdigest()[:_HASH]
     room = LONGEST - len(SEPARATOR) - len(safe_tool) - _HASH - 1

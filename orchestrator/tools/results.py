@@ -20,10 +20,15 @@ LONGEST = 32_000
 
 
 def observation(result: CallToolResult) -> str:
-    """Text blocks as they are, other blocks as references; structured content only where there is no text."""
+    """Text blocks as they are, other blocks as references; structured content only where the text does not hold it.
+
+    A good result repeats its structured content as text, as the protocol asks; an error's body often is all there is
+    to say what was wrong, beside a text that only says that it was.
+    """
     parts = [text for block in result.content if (text := _block(block))]
-    if not parts and result.structured_content is not None:
-        parts = [json.dumps(result.structured_content, ensure_ascii=False, default=str)]
+    body = result.structured_content
+    if body is not None and (not parts or (result.is_error and body not in map(_parsed, parts))):
+        parts.append(json.dumps(body, ensure_ascii=False, default=str))
     return cut("\n".join(parts) or ("The tool failed without a message." if result.is_error else "Done; no output."))
 
 
@@ -48,6 +53,13 @@ def unknown(tool: str, nearest: Sequence[str]) -> str:
     """The observation of a call to a tool that is not offered."""
     hint = f"Did you mean {', '.join(nearest)}?" if nearest else "Use only the tools you were given."
     return f"Error: there is no tool named {tool}. {hint}"
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _block(block: ContentBlock) -> str:

@@ -18,6 +18,7 @@ def test_public_names() -> None:
         "Options",
         "Orchestrator",
         "OrchestratorError",
+        "RunOptions",
         "RunResult",
     ]
 

@@ -31,7 +31,7 @@ class Ended:
     @property
     def lines(self) -> list[Any]:
         """Standard output as JSON lines."""
-        return [json.loads(line) for line in self.out.splitlines()]
+        return [json.loads(line) for line in self.out.rstrip("\n").split("\n")]
 
 
 def environment(home: Path, more: Mapping[str, str] = {}) -> dict[str, str]:

@@ -323,7 +323,7 @@ def test_what_the_model_is_told_is_short() -> None:
     error = refusal(ArgumentSchema({"properties": properties}), dict.fromkeys(properties, "x" * 10_000))
     assert "and 45 more" in error.problem
     assert error.problem.startswith('\n- p0: "xxx')
-    assert '…" is not of type "integer"' in error.problem or '… is not of type "integer"' in error.problem
+    assert 'x… is not of type "integer"' in error.problem
     assert len(error.expected) <= 600
     assert len(str(error)) < 3_000
 

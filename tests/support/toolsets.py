@@ -1,0 +1,78 @@
+"""Toolsets over real servers, for tests of `orchestrator.tools`: each opens and closes all it needs."""
+
+import contextlib
+import socket
+import sys
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import uvicorn
+
+from orchestrator.config import ServerSettings
+from orchestrator.tools.servers import Server, Terms, http_server, stdio_server
+from orchestrator.tools.stdio import Process, spawn
+from orchestrator.tools.toolset import Reply, Toolset
+from tests.support.command import AWKWARD
+
+
+def awkward(*flags: object) -> Callable[[], Process]:
+    """Starts an awkward server."""
+    return lambda: spawn("awkward", [sys.executable, "-S", "-E", str(AWKWARD), *map(str, flags)], {}, None)
+
+
+def awkward_server(*flags: object, name: str = "awkward", start_timeout: float = 20) -> Server:
+    return stdio_server(name, awkward(*flags), start_timeout=start_timeout, terms=Terms())
+
+
+def web_server(url: str, transport: Any = "http", *, name: str = "web", start_timeout: float = 20) -> Server:
+    settings = ServerSettings(name=name, transport=transport, url=url)
+    return http_server(name, lambda: settings, start_timeout=start_timeout, terms=Terms())
+
+
+@contextlib.asynccontextmanager
+async def running(*servers: Server) -> AsyncGenerator[Toolset]:
+    async with Toolset(servers).running() as toolset:
+        await toolset.ready(toolset.servers)
+        yield toolset
+
+
+def with_toolset(test: Callable[[Toolset], Awaitable[None]], *servers: Server) -> None:
+    """Runs a test over servers that are up, or known to be down."""
+
+    async def main() -> None:
+        with anyio.fail_after(60):
+            async with running(*servers) as toolset:
+                await test(toolset)
+
+    anyio.run(main)
+
+
+async def call(toolset: Toolset, name: str, arguments: Mapping[str, Any] = {}, *, timeout: float = 30) -> Reply:
+    offer = toolset.get(name)
+    assert offer is not None, f"there is no {name}; there are {[each.name for each in toolset.offers()]}"
+    return await toolset.call(offer, dict(arguments), timeout=timeout, remaining=None, meta={})
+
+
+@contextlib.contextmanager
+def web(app: Any) -> Iterator[str]:
+    """Serves an ASGI application on loopback, in a thread; gives its URL."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path

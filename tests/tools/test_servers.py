@@ -1,0 +1,237 @@
+"""Servers that come up, fall, hang and come back; over pipes and over HTTP."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.server.mcpserver import MCPServer
+
+from orchestrator.tools.servers import broken_server, local_server
+from orchestrator.tools.toolset import Toolset
+from tests.support.toolsets import awkward_server, call, running, web, web_server, with_toolset
+
+
+@pytest.mark.requirement("A5")
+def test_a_server_that_falls_at_its_start_says_its_last_words() -> None:
+    async def test(toolset: Toolset) -> None:
+        server = toolset.servers["awkward"]
+        assert not server.up
+        assert server.problem.endswith("Its last lines: starting up\nfatal: no database at db.example")
+        assert toolset.offers() == ()
+
+    with_toolset(test, awkward_server("--fall"))
+
+
+def test_a_server_that_hangs_at_its_start_has_a_deadline_and_the_others_do_not_wait_for_it() -> None:
+    async def main() -> None:
+        toolset = Toolset([awkward_server("--mute", start_timeout=0.3), awkward_server(name="good")])
+        with anyio.fail_after(20):
+            async with toolset.running():
+                toolset.start(toolset.servers)
+                await toolset.ready(["good"])
+                assert (await call(toolset, "good__echo", {"text": "hi"})).text == "hi"
+                await toolset.ready(["awkward"])
+                assert toolset.servers["awkward"].problem == "it did not answer within 0.3 s"
+
+    anyio.run(main)
+
+
+def test_a_command_that_is_not_there() -> None:
+    async def test(toolset: Toolset) -> None:
+        assert toolset.servers["awkward"].problem == "nothing to be found"
+
+    with_toolset(test, broken_server("awkward", "nothing to be found"))
+
+
+@pytest.mark.requirement("A5")
+def test_a_server_that_dies_in_mid_call_is_unavailable_and_the_next_call_starts_it_again() -> None:
+    async def test(toolset: Toolset) -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(2):
+                group.start_soon(expect_unavailable, toolset)
+        for text in ("again", "and again"):
+            assert (await call(toolset, "awkward__echo", {"text": text})).text == text
+
+    async def expect_unavailable(toolset: Toolset) -> None:
+        reply = await call(toolset, "awkward__die")
+        assert reply.error == "unavailable"
+        assert reply.text.startswith("Error from awkward__die: server awkward ")
+
+    with_toolset(test, awkward_server())
+
+
+def test_a_server_that_died_between_two_calls_is_started_again() -> None:
+    async def test(toolset: Toolset) -> None:
+        assert (await call(toolset, "awkward__die")).error == "unavailable"
+        replies: list[Any] = []
+
+        async def one() -> None:
+            replies.append(await call(toolset, "awkward__echo", {"text": "hi"}))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(one)
+        assert [reply.text for reply in replies] == ["hi"] * 5
+
+    with_toolset(test, awkward_server())
+
+
+def test_a_server_that_does_not_come_back_says_why(tmp_path: Path) -> None:
+    """It starts once only: each later start finds the file there."""
+    from tests.support.toolsets import awkward
+
+    starts = 0
+
+    def start() -> Any:
+        nonlocal starts
+        starts += 1
+        return awkward(*(["--fall"] if starts > 1 else []))()
+
+    from orchestrator.tools.servers import Terms, stdio_server
+
+    async def test(toolset: Toolset) -> None:
+        assert (await call(toolset, "awkward__die")).error == "unavailable"
+        reply = await call(toolset, "awkward__echo")
+        assert reply.error == "unavailable"
+        assert "fatal: no database" in reply.text
+
+    with_toolset(test, stdio_server("awkward", start, start_timeout=20, terms=Terms()))
+    assert starts == 2
+
+
+@pytest.mark.requirement("A9")
+def test_a_call_that_takes_too_long_is_stopped_and_the_server_lives(tmp_path: Path) -> None:
+    async def test(toolset: Toolset) -> None:
+        reply = await call(toolset, "awkward__hang_once", {"file": str(tmp_path / "seen")}, timeout=0.2)
+        assert reply.error == "timeout"
+        assert "no answer within 0.2 s" in reply.text
+        assert (await call(toolset, "awkward__hang_once", {"file": str(tmp_path / "seen")})).error is None
+
+    with_toolset(test, awkward_server())
+
+
+def test_an_error_result_is_told_with_its_body() -> None:
+    async def test(toolset: Toolset) -> None:
+        reply = await call(toolset, "awkward__broken")
+        assert reply.error == "tool_error"
+        assert "the order was refused" in reply.text
+        assert '"code": 17' in reply.text
+
+    with_toolset(test, awkward_server())
+
+
+def sums() -> MCPServer:
+    """A server of the SDK's own kind."""
+    server = MCPServer("sums", log_level="CRITICAL")
+
+    @server.tool()
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool()
+    async def long(size: int) -> str:
+        await asyncio.sleep(0)
+        return "x" * size
+
+    return server
+
+
+@pytest.mark.requirement("C2")
+@pytest.mark.parametrize("transport", ["http", "sse"])
+def test_servers_at_a_url(transport: str) -> None:
+    app = sums().streamable_http_app() if transport == "http" else sums().sse_app()
+
+    async def test(toolset: Toolset) -> None:
+        assert toolset.servers["web"].up, toolset.servers["web"].problem
+        assert (await call(toolset, "web__add", {"a": 2, "b": 3})).text == "5"
+        reply = await call(toolset, "web__long", {"size": 4_000_000})
+        assert reply.error is None, reply.text
+        assert "of 4000000 characters left out" in reply.text
+
+    with web(app) as url:
+        with_toolset(test, web_server(f"{url}/{'mcp' if transport == 'http' else 'sse'}", transport))
+
+
+class Failing:
+    """Answers 500 to one `tools/call`, counted from 1."""
+
+    def __init__(self, app: Any, call: int) -> None:
+        self.app, self.call, self.calls = app, call, 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        first = await receive()
+        if b'"tools/call"' in first.get("body", b""):
+            self.calls += 1
+            if self.calls == self.call:
+                await send({"type": "http.response.start", "status": 500, "headers": []})
+                await send({"type": "http.response.body", "body": b"oops"})
+                return
+        waiting = [first]
+
+        async def again() -> Any:
+            return waiting.pop() if waiting else await receive()
+
+        await self.app(scope, again, send)
+
+
+@pytest.mark.requirement("A5")
+def test_a_server_that_answers_500_once_works_again_afterwards() -> None:
+    async def test(toolset: Toolset) -> None:
+        first = await call(toolset, "web__add", {"a": 1, "b": 1})
+        second = await call(toolset, "web__add", {"a": 1, "b": 2})
+        third = await call(toolset, "web__add", {"a": 1, "b": 3})
+        assert (first.text, third.text) == ("2", "4")
+        assert second.error is not None
+        assert second.text.startswith("Error from web__add:")
+
+    with web(Failing(sums().streamable_http_app(), 2)) as url:
+        with_toolset(test, web_server(f"{url}/mcp"))
+
+
+def test_a_web_server_that_goes_and_comes_back() -> None:
+    async def main() -> None:
+        with anyio.fail_after(30):
+            with web(sums().streamable_http_app()) as url:
+                server = web_server(f"{url}/mcp")
+                async with running(server) as toolset:
+                    gone = url
+                    assert (await call(toolset, "web__add", {"a": 1, "b": 1})).text == "2"
+                    del gone
+
+    anyio.run(main)
+
+
+def test_nobody_at_the_url() -> None:
+    async def test(toolset: Toolset) -> None:
+        web, good = toolset.servers["web"], toolset.servers["good"]
+        assert good.up
+        assert not web.up
+        assert "connect" in web.problem.lower()
+
+    with_toolset(test, web_server("http://127.0.0.1:9/mcp"), awkward_server(name="good"))
+
+
+def test_no_mcp_at_the_url() -> None:
+    async def nothing(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body", "body": b"no such page"})
+
+    async def test(toolset: Toolset) -> None:
+        assert not toolset.servers["web"].up
+        assert toolset.servers["web"].problem
+
+    with web(nothing) as url:
+        with_toolset(test, web_server(f"{url}/mcp"))
+
+
+def test_an_object_of_this_process_is_a_server() -> None:
+    async def test(toolset: Toolset) -> None:
+        assert (await call(toolset, "sums__add", {"a": 2, "b": 3})).text == "5"
+
+    with_toolset(test, local_server("sums", sums()))

@@ -1,0 +1,119 @@
+"""A stdio server's process and pipes: noise, long lines, and an end that leaves nothing behind."""
+
+import logging
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from orchestrator.tools.stdio import GRACE_SECONDS
+from orchestrator.tools.toolset import Toolset
+from tests.support.command import alive
+from tests.support.toolsets import awkward, awkward_server, call, with_toolset
+
+MEGABYTE = 1_000_000
+
+
+@pytest.mark.requirement("C2")
+def test_noise_on_standard_output_is_ignored_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(toolset: Toolset) -> None:
+        for text in ("a", "b"):
+            assert (await call(toolset, "awkward__echo", {"text": text})).text == text
+
+    with caplog.at_level(logging.WARNING):
+        with_toolset(test, awkward_server("--banner"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "server awkward writes to its standard output what is not JSON-RPC: *** Awkward server 1.0 ***"
+    ]
+
+
+def seconds_for(size: int) -> float:
+    found: list[float] = []
+
+    async def test(toolset: Toolset) -> None:
+        began = time.process_time()
+        reply = await call(toolset, "awkward__big", {"bytes": size})
+        found.append(time.process_time() - began)
+        assert f"of {size} characters left out" in reply.text
+
+    with_toolset(test, awkward_server())
+    return found[0]
+
+
+def test_a_very_long_line_is_read_in_linear_time() -> None:
+    """Five times the bytes take about five times the time; a reader that joins at each chunk takes twenty-five."""
+    seconds_for(1000)
+    assert seconds_for(20 * MEGABYTE) < 12 * seconds_for(4 * MEGABYTE) + 0.2
+
+
+def test_other_calls_go_on_while_a_long_line_comes() -> None:
+    async def test(toolset: Toolset) -> None:
+        done: list[str] = []
+
+        async def one(server: str, tool: str, **arguments: object) -> None:
+            await call(toolset, f"{server}__{tool}", arguments)
+            done.append(server)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: one("slow", "big", bytes=20 * MEGABYTE))
+            group.start_soon(lambda: one("quick", "echo"))
+        assert done == ["quick", "slow"]
+
+    with_toolset(test, awkward_server(name="slow"), awkward_server(name="quick"))
+
+
+def test_many_calls_at_once_get_their_own_answers() -> None:
+    async def test(toolset: Toolset) -> None:
+        texts: dict[int, str] = {}
+
+        async def one(number: int) -> None:
+            texts[number] = (await call(toolset, "awkward__echo", {"text": f"{number} " * 3000})).text
+
+        async with anyio.create_task_group() as group:
+            for number in range(40):
+                group.start_soon(one, number)
+        assert texts == {number: f"{number} " * 3000 for number in range(40)}
+
+    with_toolset(test, awkward_server())
+
+
+def test_a_server_that_honours_the_end_of_its_input_ends_at_once() -> None:
+    async def main() -> int:
+        process = awkward()()
+        assert alive(process.popen.pid)
+        with anyio.fail_after(GRACE_SECONDS):
+            await process.close()
+        await process.close()
+        assert not alive(process.popen.pid)
+        return process.popen.returncode
+
+    assert anyio.run(main) == 0
+
+
+def test_a_deaf_server_is_killed_with_its_whole_group(tmp_path: Path) -> None:
+    async def main() -> int:
+        process = awkward("--deaf", "--pid", tmp_path / "pid")()
+        assert process.popen.stdout is not None
+        await anyio.to_thread.run_sync(process.popen.stdout.read, 0)
+        with anyio.fail_after(3 * GRACE_SECONDS):
+            await process.close()
+        assert not alive(process.popen.pid)
+        return process.popen.returncode
+
+    assert anyio.run(main) in (-9, -15)
+
+
+def test_the_environment_is_not_handed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A server gets what its configuration names; keys of ours are not in it."""
+    from orchestrator.tools.stdio import spawn
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    process = spawn("env", ["/usr/bin/env"], {"MINE": "1"}, tmp_path)
+    assert process.popen.stdout is not None
+    lines = process.popen.stdout.read().decode().splitlines()
+    anyio.run(process.close)
+    assert "MINE=1" in lines
+    assert "LANG=C.UTF-8" in lines
+    assert not [line for line in lines if "secret" in line]
