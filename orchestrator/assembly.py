@@ -96,7 +96,8 @@ class Parts:
         """
         if agent in self._checked:
             return
-        for card in self.team.cards.reachable(agent):
+        cards = self.team.cards.reachable(agent)
+        for card in cards:
             self._models.of(card)
             self._known_role(card.role)
         names = self._servers.needed(self.team.cards, agent)
@@ -109,8 +110,12 @@ class Parts:
         findings = self.team.cards.validate(self._known(names), self.team.bundled, only=agent)
         if findings.errors:
             raise ConfigurationError(*(problem for error in findings.errors.values() for problem in error.problems))
-        for warning in findings.warnings:
-            logger.warning("%s", warning)
+        files = {card.file for card in self.team.cards.reachable(agent)}
+        replaced = [warning for warning in self.team.cards.warnings if warning.file in files]
+        for warning in map(str, dict.fromkeys((*self._settings.warnings, *replaced, *findings.warnings))):
+            if warning not in self._told:
+                self._told.add(warning)
+                logger.warning("%s", warning)
         self._checked.add(agent)
 
     def _tell(self, down: Mapping[str, str]) -> None:

@@ -1,5 +1,6 @@
 """A look at what is configured, without running anything: the servers and their tools."""
 
+import logging
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -8,10 +9,15 @@ from orchestrator.lifetimes import Servers
 from orchestrator.options import Options
 from orchestrator.tools.toolset import Toolset
 
+logger = logging.getLogger(__name__)
+
 
 async def list_tools(options: Options) -> dict[str, Any]:
     """Every configured and bundled server, its tools under the names that models see, and what is left out."""
-    servers = Servers(options.load_settings(), options.folder)
+    settings = options.load_settings()
+    for warning in settings.warnings:
+        logger.warning("%s", warning)
+    servers = Servers(settings, options.folder)
     names = list(servers.settings)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(servers.close)

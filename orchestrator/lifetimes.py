@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import anyio
+
 from orchestrator.cards import AgentCard, Cards, model_specs
 from orchestrator.cards.reach import may_use
 from orchestrator.config import ServerSettings, Settings
@@ -89,9 +91,11 @@ class Servers:
         return [name for name in names if self.settings[name].required]
 
     async def close(self) -> None:
-        """Ends the processes that nobody took."""
-        for process in self._early.values():
-            await process.close()
+        """Ends the processes that nobody took, at once and whether or not we are being cancelled."""
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as group:
+                for process in self._early.values():
+                    group.start_soon(process.close)
         self._early.clear()
 
 

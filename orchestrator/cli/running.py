@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.cli.interrupts import parking
 from orchestrator.cli.progress import Progress
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from orchestrator.runtime.sittings import RunOptions
 
 EXIT_CODES: dict[Status, int] = {"finished": 0, "failed": 1, "stopped": 3, "parked": 4, "cancelled": 130}
+
+STDOUT = "-"
 
 Watch = Callable[[PublicEvent], None]
 
@@ -50,7 +52,7 @@ async def run(arguments: Namespace) -> int:
                 chosen = run_options(arguments, progress)
                 result = await orchestrator.run(arguments.task, limits=limits, options=chosen, on_event=watch)
         progress.close()
-    return report(result, as_json=arguments.json, quiet=arguments.quiet)
+    return report(result, arguments)
 
 
 async def resume(arguments: Namespace) -> int:
@@ -63,7 +65,7 @@ async def resume(arguments: Namespace) -> int:
                 chosen = run_options(arguments, progress)
                 result = await orchestrator.resume(run_id, options=chosen, on_event=watch)
         progress.close()
-    return report(result, as_json=arguments.json, quiet=arguments.quiet)
+    return report(result, arguments)
 
 
 def run_options(arguments: Namespace, progress: Progress) -> "RunOptions":
@@ -76,17 +78,17 @@ def run_options(arguments: Namespace, progress: Progress) -> "RunOptions":
     return RunOptions(approve=arguments.approve, approver=approver, role=getattr(arguments, "role", None))
 
 
-def report(result: "RunResult", *, as_json: bool, quiet: bool) -> int:
-    """Prints a result on stdout, and a closing line on stderr."""
-    if as_json:
+def report(result: "RunResult", arguments: Namespace) -> int:
+    """Prints a result on stdout, unless the events have it there already, and a closing line on stderr."""
+    if arguments.json:
         print(result.model_dump_json())
-    elif result.status in ("finished", "stopped"):
-        print(result.answer)
-    if not as_json and result.status == "failed":
+    elif result.status == "failed":
         print(f"error: {result.answer}", file=sys.stderr)
-    if not as_json and result.status == "parked":
+    elif result.status == "parked":
         print(how_to_go_on(result), file=sys.stderr)
-    if not quiet and not as_json:
+    elif arguments.events != STDOUT:
+        print(result.answer)
+    if not arguments.quiet and not arguments.json:
         print(closing_line(result), file=sys.stderr)
     return EXIT_CODES[result.status]
 
@@ -122,21 +124,15 @@ class _watching:
     def __init__(self, arguments: Namespace) -> None:
         self._where: str | None = arguments.events
         self._quiet: bool = arguments.quiet
-        if self._where == "-" and arguments.json:
+        if self._where == STDOUT and arguments.json:
             raise ConfigurationError("--events - and --json both want stdout; give --events a file")
         self._stack = ExitStack()
 
     def __enter__(self) -> tuple[Watch, Progress]:
+        out = self._open()
         progress = self._stack.enter_context(Progress(quiet=self._quiet))
-        if self._where is None:
+        if out is None:
             return progress.show, progress
-        if self._where == "-":
-            out = sys.stdout
-        else:
-            try:
-                out = self._stack.enter_context(open(self._where, "w", encoding="utf-8"))
-            except OSError as error:
-                raise ConfigurationError(f"--events: {self._where} cannot be written: {error.strerror}") from error
 
         def watch(event: PublicEvent) -> None:
             out.write(event.model_dump_json() + "\n")
@@ -144,6 +140,14 @@ class _watching:
             progress.show(event)
 
         return watch, progress
+
+    def _open(self) -> TextIO | None:
+        if self._where is None or self._where == STDOUT:
+            return None if self._where is None else sys.stdout
+        try:
+            return self._stack.enter_context(open(self._where, "w", encoding="utf-8"))
+        except OSError as error:
+            raise ConfigurationError(f"--events: {self._where} cannot be written: {error.strerror}") from error
 
     def __exit__(self, *exc: object) -> None:
         self._stack.close()

@@ -65,7 +65,7 @@ def parse(text: str) -> dict[str, Any]:
 def canonical(arguments: Mapping[str, Any]) -> str:
     """Compact ASCII JSON with sorted keys. Numbers that are equal are written alike, as in JSON Schema: 1.0 is 1."""
     text = _CANONICAL.encode(arguments if is_object(arguments) else dict(arguments))
-    if _INTEGRAL.search(text) or "-0" in text:
+    if _INTEGRAL.search(text):
         text = _CANONICAL.encode(_with_integers(dict(arguments)))
     return text
 
@@ -293,7 +293,7 @@ def _integers(arguments: dict[str, Any], compiled: Compiled) -> dict[str, Any]:
     if not _has_integral_float(arguments):
         return arguments
     copied: dict[str, Any] = json.loads(json.dumps(arguments))
-    for path in compiled.shallow_floats(copied):
+    for path in compiled.integers_as_floats(copied):
         parent = _at(copied, path[:-1])
         parent[path[-1]] = int(parent[path[-1]])
     return copied

@@ -26,9 +26,17 @@ from orchestrator.tools.stdio import Process, pipes
 
 logger = logging.getLogger(__name__)
 
-Connect = Callable[[], AbstractAsyncContextManager[Client]]
+Lost = Callable[[], None]
+Connect = Callable[[Lost], AbstractAsyncContextManager[Client]]
+"""Opens a connection; `Lost` is called when the other side has gone, where the transport sees that by itself."""
+
 TIMED_OUT = -32001
 CLOSED = -32000
+STALE = -32600
+"""Beside a message about the session: an HTTP server was started anew and does not know our session."""
+
+LARGEST_EVENT = 64 * 1024 * 1024
+"""Bytes of one event of a streamed HTTP reply; the SDK's own limit of 1 MiB would cost the connection."""
 
 
 class ToolTimeout(Exception):
@@ -133,7 +141,9 @@ class Server:
         except MCPError as error:
             if error.error.code == TIMED_OUT and limit is not None:
                 raise ToolTimeout(limit) from error
-            if error.error.code == CLOSED:
+            stale = error.error.code == STALE and "session" in error.error.message.lower()
+            if stale or error.error.code == CLOSED:
+                self._lose(client)
                 raise ToolUnavailable(self.name, f"server {self.name} went away during the call") from error
             raise
 
@@ -167,25 +177,35 @@ class Server:
             raise ToolUnavailable(self.name, f"server {self.name} is unavailable: {self.problem or 'it was stopped'}")
         return self._client
 
+    def _lose(self, client: Client | None) -> None:
+        """This connection is dead: its owner leaves it, and the next call makes a new one."""
+        if client is not None and self._client is client:
+            self._client, self.problem = None, "it went away"
+            self._stop.set()
+
     async def _own(self) -> None:
         """Enters the client, publishes it, and leaves it again: the whole life of one connection."""
         settled, stop = self._settled, self._stop
+        mine: Client | None = None
         # The deadline covers the whole body and is lifted once the server answers: scopes must nest.
         scope = anyio.CancelScope(deadline=anyio.current_time() + self._start_timeout)
         try:
             with scope:
-                async with self._connect() as client:
+                async with self._connect(lambda: self._lose(mine)) as client:
                     self.tools = await list_tools(client)
                     scope.deadline = float("inf")
+                    mine = client
                     self.problem, self._client = "", client
                     settled.set()
                     await stop.wait()
             if scope.cancelled_caught:
                 self.problem = f"it did not answer within {self._start_timeout:g} s"
         except Exception as error:  # noqa: BLE001 - any trouble of a server is its own, and told to whoever calls it
-            self.problem = describe(error)
+            if stop is self._stop:  # else another owner has taken over already
+                self.problem = describe(error)
         finally:
-            self._client = None
+            if self._client is mine:
+                self._client = None
             settled.set()
         if self.problem and not stop.is_set():
             logger.info("server %s: %s", self.name, self.problem)
@@ -225,10 +245,10 @@ def stdio_server(name: str, start: Callable[[], Process], *, start_timeout: floa
     """A server that is a child process. `start` gives a new one, or one that runs already; it may raise OSError."""
 
     @asynccontextmanager
-    async def connect() -> AsyncGenerator[Client]:
+    async def connect(lost: Lost) -> AsyncGenerator[Client]:
         child = start()
         try:
-            async with Client(pipes(child)) as client:
+            async with Client(pipes(child, lost)) as client:
                 yield client
         except Exception as error:
             words = child.last_words()
@@ -244,7 +264,7 @@ def http_server(name: str, settings: Callable[[], ServerSettings], *, start_time
     """A server at a URL, over streamable HTTP or, where the configuration says so, the older SSE."""
 
     @asynccontextmanager
-    async def connect() -> AsyncGenerator[Client]:
+    async def connect(_: Lost) -> AsyncGenerator[Client]:
         where = settings()
         assert where.url is not None, "a server without a command has a URL"
         async with AsyncExitStack() as stack:
@@ -252,7 +272,7 @@ def http_server(name: str, settings: Callable[[], ServerSettings], *, start_time
                 transport = sse_client(where.url, headers=dict(where.headers))
             else:
                 http = await stack.enter_async_context(create_mcp_http_client(headers=dict(where.headers)))
-                transport = streamable_http_client(where.url, http_client=http)
+                transport = streamable_http_client(where.url, http_client=http, max_sse_event_size=LARGEST_EVENT)
             yield await stack.enter_async_context(Client(transport))
 
     return Server(name, connect, start_timeout=start_timeout, transport="tcp", terms=terms)
@@ -262,7 +282,7 @@ def broken_server(name: str, problem: str) -> Server:
     """A server that cannot even be tried, so that whoever calls it is told why."""
 
     @asynccontextmanager
-    async def connect() -> AsyncGenerator[Client]:
+    async def connect(_: Lost) -> AsyncGenerator[Client]:
         raise RuntimeError(problem)
         yield  # pragma: no cover - what makes this a generator
 
@@ -271,4 +291,4 @@ def broken_server(name: str, problem: str) -> Server:
 
 def local_server(name: str, server: Any) -> Server:
     """A server object of this process."""
-    return Server(name, lambda: Client(server), start_timeout=30.0)
+    return Server(name, lambda _: Client(server), start_timeout=30.0)

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,8 +97,11 @@ def spawn(name: str, command: Sequence[str], env: Mapping[str, str], cwd: Path |
 
 
 @asynccontextmanager
-async def pipes(process: Process) -> "AsyncGenerator[TransportStreams]":
-    """The transport that a `Client` takes. Leaving it closes the pipes, not the process."""
+async def pipes(process: Process, lost: Callable[[], None]) -> "AsyncGenerator[TransportStreams]":
+    """The transport that a `Client` takes. Leaving it closes the pipes, not the process.
+
+    `lost` is called when the server closes them, before any call in flight is told.
+    """
     # Imported here, and not above, so that `spawn` does not wait for the MCP package.
     import anyio  # noqa: PLC0415
     from mcp.shared.message import SessionMessage  # noqa: PLC0415
@@ -128,6 +131,7 @@ async def pipes(process: Process) -> "AsyncGenerator[TransportStreams]":
         # A broken pipe on either side is the end of the connection, which the session sees as its streams' end.
         with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             await work()
+        lost()
         await to_session.aclose()
 
     try:

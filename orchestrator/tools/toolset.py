@@ -67,6 +67,7 @@ class Toolset:
         self.left_out: dict[str, str] = {}
         self.version = 0
         self._offers: dict[str, Offer] = {}
+        self._seen: set[tuple[str, str]] = set()
         self._started: set[str] = set()
         self._group: anyio.abc.TaskGroup
 
@@ -141,24 +142,34 @@ class Toolset:
 
     def _name_tools(self) -> None:
         """Names are given once; a tool that came later joins without moving the others."""
-        taken = {(offer.server.name, offer.tool.name) for offer in self._offers.values()}
         for server in self.servers.values():
+            listed: set[str] = set()
             for tool in server.tools:
-                if (server.name, tool.name) in taken or not server.terms.offers(tool.name):
+                if tool.name in listed:
+                    problem = f"server {server.name} offers another tool of this name, which is used"
+                    self._leave_out(model_name(server.name, tool.name), problem)
                     continue
+                listed.add(tool.name)
+                if (server.name, tool.name) in self._seen or not server.terms.offers(tool.name):
+                    continue
+                self._seen.add((server.name, tool.name))
                 name = model_name(server.name, tool.name)
                 if name in self._offers:
                     name = distinct(server.name, tool.name)
                 try:
                     schema = ArgumentSchema(tool.input_schema)
                 except ValueError as error:
-                    self.left_out[name] = f"its input schema cannot be used: {error}"
-                    logger.warning("tool %s is left out: %s", name, self.left_out[name])
+                    self._leave_out(name, f"its input schema cannot be used: {error}")
                     continue
                 self.version += 1
                 self._offers[name] = Offer(
                     name=name, server=server, tool=tool, schema=schema, effect=effect(server, tool)
                 )
+
+    def _leave_out(self, name: str, problem: str) -> None:
+        if name not in self.left_out:
+            self.left_out[name] = problem
+            logger.warning("tool %s is left out: %s", name, problem)
 
 
 def effect(server: Server, tool: Tool) -> Effect:

@@ -28,6 +28,8 @@ VALUE: Final = "\0"
 _MAPPINGS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE: Final = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_UNIONS: Final = ("anyOf", "oneOf")
+_FLOAT_FOR_INTEGER: Final = "a float for an integer"
 _URI: Final = "urn:tool"
 
 
@@ -54,6 +56,7 @@ class Compiled:
         self.is_valid = self._compile().is_valid
         self._parts: dict[Pointer, Callable[[Any], bool]] = {(): self.is_valid}
         self._finders: dict[Pointer, jsonschema_rs.Validator | None] = {}
+        self._float_finder: jsonschema_rs.Validator | None = None
         self._registry: jsonschema_rs.Registry | None = None
 
     def at(self, pointer: Pointer) -> Any:
@@ -81,12 +84,13 @@ class Compiled:
         errors = itertools.islice(finder.iter_errors(value), limit) if finder else ()
         return [_fault(error) for error in errors]
 
-    def shallow_floats(self, value: Any) -> list[Pointer]:
+    def integers_as_floats(self, value: Any) -> list[Pointer]:
         """Paths at which an integer is wanted and a float such as 5.0 stands, which JSON Schema takes as equal."""
-        finder = self._engine.validator_for(
-            self.root, offline=True, keywords={"type": _IntegerAsFloat, "anyOf": _IntegerAsFloat}
-        )
-        return [tuple(error.instance_path) for error in finder.iter_errors(value)]
+        if self._float_finder is None:
+            keywords: dict[str, Any] = dict.fromkeys(("type", *_UNIONS), _IntegerAsFloat)
+            self._float_finder = self._engine.validator_for(self.root, offline=True, keywords=keywords)
+        errors = self._float_finder.iter_errors(value)
+        return [tuple(error.instance_path) for error in errors if error.message == _FLOAT_FOR_INTEGER]
 
     def _compile(self) -> "jsonschema_rs.Validator":
         for mend in (_without_unknown_dialect, _without_bad_patterns, None):
@@ -252,16 +256,16 @@ def _branch_keywords(compiled: Compiled) -> dict[str, type]:
 
 
 class _IntegerAsFloat:
-    """As the keyword `type` or `anyOf`: objects to 5.0 where an integer and no other number is wanted."""
+    """As the keyword `type`, `anyOf` or `oneOf`: objects to 5.0 where an integer and no other number is wanted."""
 
     def __init__(self, parent_schema: Any, value: Any, schema_path: list[str | int]) -> None:
-        branches = value if schema_path[-1] == "anyOf" else [parent_schema]
+        branches = value if schema_path[-1] in _UNIONS else [parent_schema]
         kinds = {kind for branch in branches if is_object(branch) for kind in _as_list(branch.get("type"))}
         self._integer = "integer" in kinds and "number" not in kinds
 
     def validate(self, instance: Any) -> None:
         if self._integer and isinstance(instance, float) and instance.is_integer():
-            raise ValueError("a float for an integer")
+            raise ValueError(_FLOAT_FOR_INTEGER)
 
 
 def _without_unknown_dialect(root: dict[str, Any], engine: Any, message: str) -> dict[str, Any]:

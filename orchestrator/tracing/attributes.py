@@ -1,5 +1,10 @@
 """From the loop's terms to attributes of spans: what a scope says when it opens, and what its outcome adds.
 
+Names come from OpenTelemetry's GenAI semantic conventions (v1.41 with the corrections of semantic-conventions-genai
+v0.1.0) and its MCP conventions, all of status Development; the constants of `opentelemetry.semconv` are deprecated and
+lack the newer ones. `gen_ai.usage.cost.*` is an open proposal (semantic-conventions-genai#443). What has no convention
+begins with `orchestrator.`; roll-ups do too, so that nobody who sums `gen_ai.usage.` counts a token twice.
+
 An attribute costs about 2 µs in the SDK and as much again when it is sent, so a thought or a call does not repeat what
 the agent's span above it says.
 """
@@ -7,14 +12,16 @@ the agent's span above it says.
 import re
 from typing import NamedTuple, assert_never
 
-from orchestrator.messages import Cost, Usage
-from orchestrator.tracing import conventions as names
+from orchestrator.messages import Usage
 from orchestrator.tracing.content import capped_json, capped_result, clean
 from orchestrator.tracing.port import ChatFacts, ChatOutcome, Outcome, RunFacts, RunOutcome, ToolFacts, ToolOutcome
 
-Value = str | bool | int | float | list[str]
-Attributes = dict[str, Value]
+Attributes = dict[str, str | bool | int | float | list[str]]
 
+CANCELLED = "cancelled"
+OTHER = "_OTHER"
+
+_CURRENCY = "USD"
 _KIND = re.compile(r"[\w.:-]{1,64}")
 
 
@@ -27,52 +34,50 @@ class Failure(NamedTuple):
 
 def of_run(facts: RunFacts, operation: str) -> Attributes:
     attributes: Attributes = {
-        names.OPERATION_NAME: operation,
-        names.AGENT_NAME: facts.agent,
-        names.CONVERSATION_ID: _conversation(facts.run_id),
-        names.RUN_ID: facts.run_id,
+        "gen_ai.operation.name": operation,
+        "gen_ai.agent.name": facts.agent,
+        "gen_ai.conversation.id": _conversation(facts.run_id),
+        "orchestrator.run.id": facts.run_id,
     }
-    if operation == names.INVOKE_WORKFLOW:
-        attributes[names.WORKFLOW_NAME] = facts.agent
+    if operation == "invoke_workflow":
+        attributes["gen_ai.workflow.name"] = facts.agent
         return attributes
     if facts.description:
-        attributes[names.AGENT_DESCRIPTION] = clean(facts.description)
+        attributes["gen_ai.agent.description"] = clean(facts.description)
     if facts.model:
-        attributes[names.REQUEST_MODEL] = facts.model
+        attributes["gen_ai.request.model"] = facts.model
     if facts.provider:
-        attributes[names.PROVIDER_NAME] = facts.provider
+        attributes["gen_ai.provider.name"] = facts.provider
     return attributes
 
 
 def of_chat(facts: ChatFacts) -> Attributes:
     return {
-        names.OPERATION_NAME: names.CHAT,
-        names.PROVIDER_NAME: facts.provider,
-        names.REQUEST_MODEL: facts.model,
-        names.REQUEST_MAX_TOKENS: facts.max_output_tokens,
-        names.AGENT_NAME: facts.agent,
-        names.CONVERSATION_ID: _conversation(facts.run_id),
-        names.STEP: facts.step,
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": facts.provider,
+        "gen_ai.request.model": facts.model,
+        "gen_ai.request.max_tokens": facts.max_output_tokens,
+        "gen_ai.agent.name": facts.agent,
+        "gen_ai.conversation.id": _conversation(facts.run_id),
+        "orchestrator.step": facts.step,
     }
 
 
 def of_tool(facts: ToolFacts, capture: bool) -> Attributes:
     attributes: Attributes = {
-        names.OPERATION_NAME: names.EXECUTE_TOOL,
-        names.TOOL_NAME: clean(facts.tool),
-        names.TOOL_TYPE: "function",
-        names.TOOL_CALL_ID: facts.call,
-        names.AGENT_NAME: facts.agent,
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": clean(facts.tool),
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.call.id": facts.call,
+        "gen_ai.agent.name": facts.agent,
     }
     if facts.server:
-        attributes[names.MCP_METHOD_NAME] = names.MCP_TOOLS_CALL
-        attributes[names.SERVER] = facts.server
-    if facts.description:
-        attributes[names.TOOL_DESCRIPTION] = clean(facts.description)
+        attributes["mcp.method.name"] = "tools/call"
+        attributes["orchestrator.server"] = facts.server
     if facts.transport:
-        attributes[names.NETWORK_TRANSPORT] = facts.transport
+        attributes["network.transport"] = facts.transport
     if capture:
-        attributes[names.TOOL_CALL_ARGUMENTS] = capped_json(dict(facts.arguments))
+        attributes["gen_ai.tool.call.arguments"] = capped_json(dict(facts.arguments))
     return attributes
 
 
@@ -81,9 +86,17 @@ def of_outcome(outcome: Outcome, capture: bool) -> Attributes:
         case ChatOutcome():
             return _of_chat_outcome(outcome)
         case ToolOutcome():
-            return {names.TOOL_CALL_RESULT: capped_result(outcome.text)} if capture else {}
+            return {"gen_ai.tool.call.result": capped_result(outcome.text)} if capture else {}
         case RunOutcome():
-            return _of_run_outcome(outcome)
+            return {
+                "orchestrator.run.status": outcome.status,
+                "orchestrator.run.stop_reason": outcome.stop_reason,
+                **_rolled_up("orchestrator.own.", outcome.own_usage),
+                **_rolled_up("orchestrator.tree.", outcome.usage),
+                "orchestrator.cost.amount": float(outcome.cost.amount),
+                "orchestrator.cost.currency": _CURRENCY,
+                "orchestrator.cost.known": outcome.cost.known,
+            }
         case _:
             assert_never(outcome)
 
@@ -96,7 +109,7 @@ def failure(outcome: Outcome, capture: bool) -> Failure | None:
         case ToolOutcome(error=str(error)):
             return _failure(error, outcome.text if capture else "")
         case RunOutcome(status="cancelled"):
-            return Failure(kind=names.ERROR_CANCELLED, message=clean(outcome.error or names.ERROR_CANCELLED))
+            return Failure(CANCELLED, clean(outcome.error or CANCELLED))
         case RunOutcome(error=str(error)):
             return _failure(error, "")
         case RunOutcome(status="failed"):
@@ -105,14 +118,17 @@ def failure(outcome: Outcome, capture: bool) -> Failure | None:
             return None
 
 
-def cost_event(outcome: ChatOutcome) -> Attributes:
+def cost_event(outcome: ChatOutcome) -> Attributes | None:
+    """What a model call cost, so that the events of a trace are its ledger; None when nothing was spent."""
+    if outcome.error is not None and not outcome.usage.tokens:
+        return None
     event: Attributes = {
-        names.EVENT_AMOUNT: float(outcome.cost.amount),
-        names.EVENT_RUN_TOTAL: float(outcome.tree_cost.amount),
-        names.EVENT_TOKENS: outcome.usage.tokens,
+        "amount": float(outcome.cost.amount),
+        "run_total": float(outcome.tree_cost.amount),
+        "tokens": outcome.usage.tokens,
     }
     if not (outcome.cost.known and outcome.tree_cost.known):
-        event[names.COST_KNOWN] = False
+        event["orchestrator.cost.known"] = False
     return event
 
 
@@ -120,36 +136,28 @@ def _of_chat_outcome(outcome: ChatOutcome) -> Attributes:
     attributes: Attributes = {}
     usage = outcome.usage
     if usage.tokens or outcome.error is None:
-        attributes[names.USAGE_INPUT_TOKENS] = usage.input_tokens
-        attributes[names.USAGE_OUTPUT_TOKENS] = usage.output_tokens
+        attributes["gen_ai.usage.input_tokens"] = usage.input_tokens
+        attributes["gen_ai.usage.output_tokens"] = usage.output_tokens
         if usage.cached_tokens:
-            attributes[names.USAGE_CACHE_READ] = usage.cached_tokens
+            attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
         if usage.cache_write_tokens:
-            attributes[names.USAGE_CACHE_WRITE] = attributes[names.USAGE_CACHE_CREATION] = usage.cache_write_tokens
+            attributes["gen_ai.usage.cache_write.input_tokens"] = usage.cache_write_tokens
+            # Its name before v0.1.0, which Jaeger still reads.
+            attributes["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write_tokens
         if usage.reasoning_tokens:
-            attributes[names.USAGE_REASONING] = usage.reasoning_tokens
+            attributes["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning_tokens
         if outcome.cost.known:
-            attributes[names.USAGE_COST_AMOUNT] = float(outcome.cost.amount)
-            attributes[names.USAGE_COST_CURRENCY] = names.CURRENCY
+            attributes["gen_ai.usage.cost.amount"] = float(outcome.cost.amount)
+            attributes["gen_ai.usage.cost.currency"] = _CURRENCY
         else:
-            attributes[names.COST_KNOWN] = False
+            attributes["orchestrator.cost.known"] = False
     if outcome.finish:
-        attributes[names.RESPONSE_FINISH_REASONS] = [outcome.finish]
+        attributes["gen_ai.response.finish_reasons"] = [clean(outcome.finish)]
     if outcome.model:
-        attributes[names.RESPONSE_MODEL] = outcome.model
+        attributes["gen_ai.response.model"] = clean(outcome.model)
     if outcome.response_id:
-        attributes[names.RESPONSE_ID] = outcome.response_id
+        attributes["gen_ai.response.id"] = clean(outcome.response_id)
     return attributes
-
-
-def _of_run_outcome(outcome: RunOutcome) -> Attributes:
-    return {
-        names.RUN_STATUS: outcome.status,
-        names.RUN_STOP_REASON: outcome.stop_reason,
-        **_rolled_up(names.OWN, outcome.own_usage),
-        **_rolled_up(names.TREE, outcome.usage),
-        **_money(outcome.cost),
-    }
 
 
 def _rolled_up(prefix: str, usage: Usage) -> Attributes:
@@ -162,19 +170,10 @@ def _rolled_up(prefix: str, usage: Usage) -> Attributes:
     }
 
 
-def _money(cost: Cost) -> Attributes:
-    return {
-        names.COST_AMOUNT: float(cost.amount),
-        names.COST_CURRENCY: names.CURRENCY,
-        names.COST_KNOWN: cost.known,
-    }
-
-
 def _failure(error: str, message: str) -> Failure:
     """`error` is a short kind; where a whole sentence was given, it becomes the message, to keep kinds few."""
-    if _KIND.fullmatch(error):
-        return Failure(kind=error, message=clean(message or error))
-    return Failure(kind=names.ERROR_OTHER, message=clean(message or error))
+    kind = error if _KIND.fullmatch(error) else OTHER
+    return Failure(kind, clean(message or error))
 
 
 def _conversation(run_id: str) -> str:

@@ -41,7 +41,8 @@ def run(folder: Path, *flags: object, task: str = "the job") -> Ended:
         {"agent": "helper", "text": "Looking.", "calls": [call("fx__look", text="here")], "usage": USAGES[2]},
         {"agent": "helper", "text": "Seen.", "usage": USAGES[3]},
     )
-    return orchestrator("run", task, "--agent", "boss", "--agents", "cards", "--model", model, *flags, folder=folder)
+    team = ["--agent", "boss", "--agents", "cards", "--model", model]
+    return orchestrator("run", task, *team, "--approve", "all", *flags, folder=folder)
 
 
 @pytest.fixture(scope="module")

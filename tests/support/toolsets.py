@@ -27,9 +27,9 @@ def awkward_server(*flags: object, name: str = "awkward", start_timeout: float =
     return stdio_server(name, awkward(*flags), start_timeout=start_timeout, terms=Terms())
 
 
-def web_server(url: str, transport: Any = "http", *, name: str = "web", start_timeout: float = 20) -> Server:
-    settings = ServerSettings(name=name, transport=transport, url=url)
-    return http_server(name, lambda: settings, start_timeout=start_timeout, terms=Terms())
+def web_server(url: str, transport: Any = "http", **terms: Any) -> Server:
+    settings = ServerSettings(name="web", transport=transport, url=url)
+    return http_server("web", lambda: settings, start_timeout=20, terms=Terms(**terms))
 
 
 @contextlib.asynccontextmanager
@@ -57,10 +57,9 @@ async def call(toolset: Toolset, name: str, arguments: Mapping[str, Any] = {}, *
 
 
 @contextlib.contextmanager
-def web(app: Any) -> Iterator[str]:
+def web(app: Any, port: int = 0) -> Iterator[str]:
     """Serves an ASGI application on loopback, in a thread; gives its URL."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", port))
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],))

@@ -1,6 +1,8 @@
 """Servers that come up, fall, hang and come back; over pipes and over HTTP."""
 
 import asyncio
+import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -142,34 +144,39 @@ def sums() -> MCPServer:
 @pytest.mark.parametrize("transport", ["http", "sse"])
 def test_servers_at_a_url(transport: str) -> None:
     app = sums().streamable_http_app() if transport == "http" else sums().sse_app()
+    size = 4_000_000 if transport == "http" else 500_000  # the SDK reads no longer event of the older transport
 
     async def test(toolset: Toolset) -> None:
         assert toolset.servers["web"].up, toolset.servers["web"].problem
         assert (await call(toolset, "web__add", {"a": 2, "b": 3})).text == "5"
-        reply = await call(toolset, "web__long", {"size": 4_000_000})
+        reply = await call(toolset, "web__long", {"size": size})
         assert reply.error is None, reply.text
-        assert "of 4000000 characters left out" in reply.text
+        assert f"of {size} characters left out" in reply.text
 
     with web(app) as url:
-        with_toolset(test, web_server(f"{url}/{'mcp' if transport == 'http' else 'sse'}", transport))
+        server = web_server(f"{url}/{'mcp' if transport == 'http' else 'sse'}", transport, long_running=("long",))
+        with_toolset(test, server)
 
 
 class Failing:
-    """Answers 500 to one `tools/call`, counted from 1."""
+    """Refuses one `tools/call`, counted from 1."""
 
-    def __init__(self, app: Any, call: int) -> None:
-        self.app, self.call, self.calls = app, call, 0
+    def __init__(self, app: Any, call: int, status: int, body: bytes) -> None:
+        self.app, self.call, self.status, self.body = app, call, status, body
+        self.calls = self.requests = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         first = await receive()
+        self.requests += 1
         if b'"tools/call"' in first.get("body", b""):
             self.calls += 1
             if self.calls == self.call:
-                await send({"type": "http.response.start", "status": 500, "headers": []})
-                await send({"type": "http.response.body", "body": b"oops"})
+                headers = [(b"content-type", b"application/json")]
+                await send({"type": "http.response.start", "status": self.status, "headers": headers})
+                await send({"type": "http.response.body", "body": self.body})
                 return
         waiting = [first]
 
@@ -189,21 +196,40 @@ def test_a_server_that_answers_500_once_works_again_afterwards() -> None:
         assert second.error is not None
         assert second.text.startswith("Error from web__add:")
 
-    with web(Failing(sums().streamable_http_app(), 2)) as url:
+    with web(Failing(sums().streamable_http_app(), 2, 500, b"oops")) as url:
         with_toolset(test, web_server(f"{url}/mcp"))
 
 
 def test_a_web_server_that_goes_and_comes_back() -> None:
-    async def main() -> None:
-        with anyio.fail_after(30):
-            with web(sums().streamable_http_app()) as url:
-                server = web_server(f"{url}/mcp")
-                async with running(server) as toolset:
-                    gone = url
-                    assert (await call(toolset, "web__add", {"a": 1, "b": 1})).text == "2"
-                    del gone
+    """Nothing tells a client that its server is gone but the next request."""
+    ports: list[int] = []
 
-    anyio.run(main)
+    async def test(toolset: Toolset) -> None:
+        assert (await call(toolset, "web__add", {"a": 1, "b": 1})).text == "2"
+        await anyio.to_thread.run_sync(first.close)
+        reply = await call(toolset, "web__add", {"a": 1, "b": 2})
+        assert reply.error == "unavailable"
+        with web(sums().streamable_http_app(), port=ports[0]):
+            assert (await call(toolset, "web__add", {"a": 1, "b": 3})).text == "4"
+
+    with contextlib.ExitStack() as first:
+        url = first.enter_context(web(sums().streamable_http_app()))
+        ports.append(int(url.rpartition(":")[2]))
+        with_toolset(test, web_server(f"{url}/mcp"))
+
+
+def test_a_session_that_the_server_forgot_is_begun_anew() -> None:
+    lost = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}
+    app = Failing(sums().streamable_http_app(), 1, 404, json.dumps(lost).encode())
+
+    async def test(toolset: Toolset) -> None:
+        before = app.requests
+        assert (await call(toolset, "web__add", {"a": 1, "b": 1})).error == "unavailable"
+        assert (await call(toolset, "web__add", {"a": 1, "b": 2})).text == "3"
+        assert app.requests - before > 2, "there is a new connection"
+
+    with web(app) as url:
+        with_toolset(test, web_server(f"{url}/mcp"))
 
 
 def test_nobody_at_the_url() -> None:
