@@ -100,7 +100,7 @@ class Parts:
         for card in cards:
             self._models.of(card)
             self._known_role(card.role)
-        names = self._servers.needed(self.team.cards, agent)
+        names = self.team.servers_below(cards[0])
         await self.team.toolset.ready(names)
         down = {name: server.problem for name in names if not (server := self.team.toolset.servers[name]).up}
         if required := self._servers.required(down):

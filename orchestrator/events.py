@@ -7,8 +7,9 @@ what an earlier one wrote. `RunEvent` is what `Orchestrator.stream` yields. Time
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
-from orchestrator.errors import UnknownEvent
+from orchestrator.errors import JournalError, UnknownEvent
 from orchestrator.messages import AssistantMessage, Cost, FinishReason, ToolCall, Usage
 
 StateName = Literal["PLANNING", "THINKING", "ACTING", "OBSERVING", "WAITING", "FINISHED", "FAILED"]
@@ -251,8 +252,15 @@ _adapter: TypeAdapter[JournalEvent] = TypeAdapter(Annotated[JournalEvent, Field(
 
 
 def dump(event: JournalEvent) -> bytes:
-    """One journal line: JSON in UTF-8."""
-    return event.__pydantic_serializer__.to_json(event, exclude_defaults=False)
+    """One journal line: JSON in UTF-8.
+
+    Raises:
+        JournalError: it holds half of a surrogate pair, which is no character and has no UTF-8.
+    """
+    try:
+        return event.__pydantic_serializer__.to_json(event, exclude_defaults=False)
+    except PydanticSerializationError as error:
+        raise JournalError(f"an event ({event.type}) cannot be written: {error}") from error
 
 
 def load(line: bytes | str) -> JournalEvent:

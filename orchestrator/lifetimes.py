@@ -88,7 +88,7 @@ class Servers:
         return self._early.pop(name, None) or start_process(self.expanded(name))
 
     def required(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if self.settings[name].required]
+        return [name for name in names if name in self.settings and self.settings[name].required]
 
     async def close(self) -> None:
         """Ends the processes that nobody took, at once and whether or not we are being cancelled."""

@@ -133,9 +133,9 @@ class Orchestrator:
         chosen = await self._parts.resuming(card, options)
         return await self._sittings.resume(card, run_id, chosen, on_event or _nobody)
 
-    def park(self) -> None:
-        """Ends every run that is driven here; each of them is journalled as parked and can be resumed."""
-        self._sittings.park()
+    def park(self) -> bool:
+        """Ends every run that is driven here; each is journalled as parked and can be resumed. False: none runs."""
+        return self._sittings.park()
 
 
 def _nobody(event: PublicEvent) -> None:

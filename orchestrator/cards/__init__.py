@@ -3,21 +3,16 @@
 Cards written for Claude Code and VS Code load unchanged. Stands on `orchestrator.config`; starts nothing.
 """
 
-from orchestrator.cards.card import AgentCard, Place, PlanMode, Source, tool_name
+from orchestrator.cards.card import AgentCard, tool_name
 from orchestrator.cards.models import model_specs
 from orchestrator.cards.reader import load_card
-from orchestrator.cards.registry import Cards, Findings, load_cards
-from orchestrator.cards.tools import Known, Offer, check_tools, select
+from orchestrator.cards.registry import Cards, load_cards
+from orchestrator.cards.tools import Offer, check_tools, select
 
 __all__ = [
     "AgentCard",
     "Cards",
-    "Findings",
-    "Known",
     "Offer",
-    "Place",
-    "PlanMode",
-    "Source",
     "check_tools",
     "load_card",
     "load_cards",

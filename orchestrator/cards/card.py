@@ -1,4 +1,7 @@
-"""What an agent is: its instructions, its model, what it may call, and where it must stop."""
+"""What an agent is: its instructions, its model, what it may call, and where it must stop.
+
+The errors of the types here say in what form a value of a card should have been written.
+"""
 
 import hashlib
 import re
@@ -6,10 +9,12 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from orchestrator.cards.words import split_list
+from orchestrator.config.report import mapping, plain_text, sequence
 from orchestrator.errors import Problem
 from orchestrator.events import Limits
 
@@ -17,6 +22,90 @@ PlanMode = Literal["auto", "always", "never"]
 Source = Literal["user", "bundled"]
 
 _LONGEST = 48
+_UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "k": 1000}
+_WITH_UNIT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\Z", re.IGNORECASE)
+_KEYWORDS = frozenset(("type", "properties", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"))
+
+
+def _names(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    parts = [part.removeprefix("- ").strip("\"'") for part in split_list(value.strip("[]"))]
+    if value.startswith("["):
+        quoted = ", ".join(f'"{part}"' for part in parts)
+        raise ValueError(f"is not YAML: put the items in quotes, like [{quoted[:80]}]")
+    return parts
+
+
+def _servers(value: object) -> object:
+    """Of servers that are defined in a card the names."""
+    parts = sequence(value) or [value]
+    if not any(mapping(part) for part in parts):
+        return value
+    return [name for part in parts for name in (mapping(part) or (part,))]
+
+
+def _filled(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("must be a number")
+    try:
+        return float(value)
+    except ValueError:
+        suggested = _suggested(str(value))
+        hint = f"; write {suggested}" if suggested else ""
+        raise ValueError(f"must be a number, which `{str(value)[:40]}` is not here{hint}") from None
+
+
+def _suggested(written: str) -> str:
+    """The number that was probably meant, in the form that is read."""
+    plain = written.strip("$€£ ").removesuffix("USD").strip()
+    if re.fullmatch(r"\d+(?:\.\d+)?", plain):
+        return plain
+    if re.fullmatch(r"\d{1,3}(?:[,.' ]\d{3})+", plain):
+        return re.sub(r"\D", "", plain)
+    if re.fullmatch(r"\d+,\d+", plain):
+        return plain.replace(",", ".")
+    match = _WITH_UNIT.match(plain)
+    unit = _UNITS.get(match[2].lower()) if match else None
+    return f"{float(match[1]) * unit:.15g}" if match and unit else ""
+
+
+def _schema(value: object) -> object:
+    from jsonschema_rs import meta  # noqa: PLC0415 - only a card with a schema needs it
+
+    found = mapping(value)
+    if found is None or not _KEYWORDS & found.keys() or not meta.is_valid(found):
+        raise ValueError("must be a JSON Schema, like {type: object, properties: {path: {type: string}}}")
+    return found
+
+
+def _printable(name: str) -> str:
+    if name.isprintable() and len(name) <= 100:
+        return name
+    raise ValueError("must be at most 100 printable characters")
+
+
+Text = Annotated[str, BeforeValidator(plain_text), AfterValidator(str.strip)]
+Name = Annotated[Text, AfterValidator(_printable)]
+Number = Annotated[float, BeforeValidator(_number), Field(ge=0, lt=1e15)]
+Names = Annotated[tuple[Text, ...], BeforeValidator(_names), AfterValidator(_filled)]
+Servers = Annotated[Names, BeforeValidator(_servers)]
+Schema = Annotated[Mapping[str, Any], BeforeValidator(_schema)]
+_Whole = Annotated[int, BeforeValidator(_number), Field(gt=0, lt=1e15)]
+
+
+class CardLimits(Limits):
+    """`limits` as they may stand in a card."""
+
+    steps: _Whole | None = None
+    tokens: _Whole | None = None
+    cost: Number | None = None
+    seconds: Annotated[Number, Field(gt=0)] | None = None
+    model_calls: _Whole | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,23 +128,23 @@ class AgentCard(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
+    name: Name
     tool_name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     title: str
-    description: str = ""
+    description: Text = ""
     instructions: str = ""
-    model: tuple[str, ...] = ()
-    tools: tuple[str, ...] | None = None
-    without: tuple[str, ...] = ()
-    agents: tuple[str, ...] = ()
-    mcp_servers: tuple[str, ...] = ()
-    role: str | None = None
-    approve: tuple[str, ...] = ()
+    model: Names = ()
+    tools: Names | None = None
+    without: Names = ()
+    agents: Names = ()
+    mcp_servers: Servers = ()
+    role: Text | None = None
+    approve: Names = ()
     plan: PlanMode = "auto"
     limits: Limits = Limits()
-    temperature: float | None = None
-    input: Mapping[str, Any] | None = None
-    output: Mapping[str, Any] | None = None
+    temperature: Annotated[Number, Field(le=2)] | None = None
+    input: Schema | None = None
+    output: Schema | None = None
     file: Path | None = None
     source: Source = "user"
     places: Mapping[str, Place] = Field(default_factory=dict[str, Place], repr=False, exclude=True)

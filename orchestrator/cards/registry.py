@@ -1,7 +1,7 @@
 """All cards of some folders, which of them are right, and who can call whom."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -21,11 +21,6 @@ class Findings:
     errors: Mapping[Path, ConfigurationError]
     warnings: Sequence[Problem]
 
-    def raise_errors(self) -> None:
-        """Raises all errors as one, if there are any."""
-        if self.errors:
-            raise ConfigurationError(*(problem for error in self.errors.values() for problem in error.problems))
-
 
 class Cards:
     """The cards that were found.
@@ -35,26 +30,17 @@ class Cards:
     """
 
     def __init__(self, files: Iterable[CardFile]) -> None:
-        self._files: dict[str, CardFile] = {}
-        self._problems: dict[Path, list[Problem]] = {}
-        warnings: list[Problem] = []
         same: dict[str, list[CardFile]] = {}
         for file in files:
             same.setdefault(tool_name(file.name), []).append(file)
-        for key, rivals in same.items():
-            warnings += self._choose(key, rivals)
-        for file in self._files.values():
-            self._add(file.file, [*file.errors, *self._unknown_agents(file.card)])
-            warnings += file.warnings
-        self.warnings: Sequence[Problem] = tuple(warnings)
-        self.errors: Mapping[Path, ConfigurationError] = {
-            path: ConfigurationError(*_in_order(problems)) for path, problems in sorted(self._problems.items())
-        }
-        self.cards: Mapping[str, AgentCard] = {
-            file.card.name: file.card
-            for file in self._files.values()
-            if file.card is not None and file.file not in self.errors
-        }
+        chosen = [file for rivals in same.values() for file in _chosen(rivals)]
+        self._files: dict[Path, CardFile] = {file.file: file for file in chosen}
+        for file in chosen:
+            self._files[file.file] = replace(file, errors=(*file.errors, *self._unknown_agents(file)))
+        findings = self.validate()
+        self.errors: Mapping[Path, ConfigurationError] = findings.errors
+        self.warnings: Sequence[Problem] = findings.warnings
+        self.cards: Mapping[str, AgentCard] = {card.name: card for card in self._right(self._files.values())}
 
     @classmethod
     def of(cls, cards: Iterable[AgentCard]) -> "Cards":
@@ -72,13 +58,13 @@ class Cards:
             known = [each.name for each in self._files.values()]
             there = f" There are {listed(known)}." if known else " There are no agents at all."
             raise ConfigurationError(f"there is no agent `{name}`.{did_you_mean(name, known)}{there}")
-        if file.card is None or file.file in self.errors:
+        if file.card is None or file.errors:
             raise self.errors[file.file]
         return file.card
 
     def agents_of(self, card: AgentCard) -> list[AgentCard]:
         """The cards that are right among those that `card` may call, in the order it names them."""
-        return [file.card for file in self._callable(card) if file.card is not None and file.file not in self.errors]
+        return self._right(self._callable(card))
 
     def reachable(self, name: str) -> list[AgentCard]:
         """The card of this name and all that it can call, directly or not; the card itself first.
@@ -86,11 +72,10 @@ class Cards:
         Raises:
             ConfigurationError: with everything that is wrong in any of them, unknown agents included.
         """
-        files = self._reached(self._file(name))
-        wrong = [problem for file in files if file.file in self.errors for problem in self.errors[file.file].problems]
-        if wrong:
+        files = self._reached(name)
+        if wrong := [problem for file in files if file.errors for problem in self.errors[file.file].problems]:
             raise ConfigurationError(*wrong)
-        return [file.card for file in files if file.card is not None] or [self.get(name)]
+        return self._right(files) or [self.get(name)]
 
     def validate(
         self, known: Known | None = None, bundled: Collection[str] = (), *, only: str | None = None
@@ -100,78 +85,59 @@ class Cards:
         With `known` (every server's tools, as `check_tools` takes it) the names of tools are judged too, also in
         cards that have other errors.
         """
-        files = list(self._files.values()) if only is None else self._reached(self._file(only))
-        problems = {path: list(error.problems) for path, error in self.errors.items()}
-        if only is not None:
-            reached = {file.file for file in files}
-            problems = {path: found for path, found in problems.items() if path in reached}
-        warnings: list[Problem] = list(self.warnings) if only is None else [w for file in files for w in file.warnings]
-        for file in files:
+        errors: dict[Path, ConfigurationError] = {}
+        warnings: list[Problem] = []
+        for file in self._files.values() if only is None else self._reached(only):
+            wrong, said = list(file.errors), list(file.warnings)
             if file.card is not None and known is not None:
-                wrong, said = check_tools(file.card, known, bundled)
-                warnings += said
-                if wrong:
-                    problems.setdefault(file.file, []).extend(wrong)
-        errors = {path: ConfigurationError(*_in_order(found)) for path, found in sorted(problems.items())}
-        return Findings(errors=errors, warnings=tuple(warnings))
+                unknown, unsure = check_tools(file.card, known, bundled)
+                wrong, said = wrong + unknown, said + unsure
+            if wrong:
+                errors[file.file] = ConfigurationError(*sorted(wrong, key=lambda problem: problem.line or 0))
+            warnings += said
+        return Findings(errors=dict(sorted(errors.items())), warnings=tuple(warnings))
 
-    def _add(self, path: Path, problems: Sequence[Problem]) -> None:
-        if problems:
-            self._problems.setdefault(path, []).extend(problems)
-
-    def _choose(self, key: str, rivals: list[CardFile]) -> list[Problem]:
-        """Settles which of several files of one name counts: a user's before a bundled one; two equals are an error."""
-        users = [file for file in rivals if file.source == "user"] or rivals
-        self._files[key] = users[0]
-        for file in users:
-            others = [other for other in users if other is not file]
-            for other in others:
-                place = file.card.place("name").line if file.card is not None else None
-                text = f"the agent `{file.name}` is there twice, also (as `{other.name}`) in {other.file}."
-                self._add(file.file, [Problem(f"{text} Rename one.", file.file, place)])
-        if len(users) == len(rivals):
-            return []
-        return [Problem(f"your agent `{users[0].name}` takes the place of the bundled one.", users[0].file)]
+    def _right(self, files: Iterable[CardFile]) -> list[AgentCard]:
+        return [file.card for file in files if file.card is not None and not file.errors]
 
     def _file(self, name: str) -> CardFile | None:
-        exact = next((file for file in self._files.values() if file.name == name), None)
-        return exact or self._files.get(name) or self._files.get(tool_name(name))
+        files = self._files.values()
+        exact = (file for file in files if file.name == name)
+        alike = (file for file in files if tool_name(file.name) in (name, tool_name(name)))
+        return next(exact, None) or next(alike, None)
 
-    def _callable(self, card: AgentCard | None) -> list[CardFile]:
-        found: dict[Path, CardFile] = {}
-        for name in card.agents if card is not None else ():
-            file = self._file(name)
-            for each in [file] if file is not None else self._matching(name, card):
-                found.setdefault(each.file, each)
-        return list(found.values())
+    def _named(self, name: str, card: AgentCard) -> list[CardFile]:
+        """The files of the agents that a card means by a name, or by a glob over other agents' names."""
+        if (file := self._file(name)) is not None:
+            return [file]
+        return [each for each in self._files.values() if fnmatchcase(each.name, name) and each.file != card.file]
 
-    def _matching(self, glob: str, card: AgentCard | None) -> list[CardFile]:
-        return [
-            file
-            for file in self._files.values()
-            if fnmatchcase(file.name, glob) and (card is None or file.file != card.file)
-        ]
+    def _callable(self, card: AgentCard) -> list[CardFile]:
+        found = [file for name in card.agents for file in self._named(name, card)]
+        return list({file.file: file for file in found}.values())
 
-    def _unknown_agents(self, card: AgentCard | None) -> list[Problem]:
-        if card is None:
-            return []
-        known = [file.name for file in self._files.values() if file.card is not card]
-        there = f" There are {listed(known)}." if known else " There are no others."
-        return [
-            card.problem(f"agents: there is no agent `{name}`.{did_you_mean(name, known) or there}", "agents", name)
-            for name in card.agents
-            if self._file(name) is None and name != "*" and not self._matching(name, card)
-        ]
-
-    def _reached(self, start: CardFile | None) -> list[CardFile]:
+    def _reached(self, name: str) -> list[CardFile]:
+        start = self._file(name)
         found = {start.file: start} if start is not None else {}
         waiting = list(found.values())
         while waiting:
-            for file in self._callable(waiting.pop(0).card):
+            card = waiting.pop(0).card
+            for file in self._callable(card) if card is not None else ():
                 if file.file not in found:
                     found[file.file] = file
                     waiting.append(file)
         return list(found.values())
+
+    def _unknown_agents(self, file: CardFile) -> list[Problem]:
+        if (card := file.card) is None:
+            return []
+        known = [other.name for other in self._files.values() if other.file != file.file]
+        there = f" There are {listed(known)}." if known else " There are no others."
+        return [
+            card.problem(f"agents: there is no agent `{name}`.{did_you_mean(name, known) or there}", "agents", name)
+            for name in card.agents
+            if name != "*" and not self._named(name, card)
+        ]
 
 
 def load_cards(folders: Sequence[tuple[Path, Source]]) -> Cards:
@@ -184,13 +150,21 @@ def load_cards(folders: Sequence[tuple[Path, Source]]) -> Cards:
     for folder, source in folders:
         if not folder.is_dir():
             raise ConfigurationError(Problem("there is no such folder of agents.", folder))
-        files += [read_card(path, source) for path in sorted(folder.glob("*.md")) if _may_be_card(path)]
+        paths = [path for path in sorted(folder.glob("[!._]*.md")) if path.stem.lower() not in _NO_CARDS]
+        files += [read_card(path, source) for path in paths if path.is_file()]
     return Cards(files)
 
 
-def _may_be_card(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith((".", "_")) and path.stem.lower() not in _NO_CARDS
-
-
-def _in_order(problems: Iterable[Problem]) -> list[Problem]:
-    return sorted(problems, key=lambda problem: problem.line or 0)
+def _chosen(rivals: list[CardFile]) -> list[CardFile]:
+    """Which of several files of one name count: a user's before a bundled one; two equals are an error in both."""
+    users = [file for file in rivals if file.source == "user"] or rivals
+    if len(users) == 1:
+        said = Problem(f"your agent `{users[0].name}` takes the place of the bundled one.", users[0].file)
+        return [replace(users[0], warnings=(said, *users[0].warnings)) if len(rivals) > 1 else users[0]]
+    clashes: list[CardFile] = []
+    for file in users:
+        other = next(each for each in users if each is not file)
+        line = file.card.place("name").line if file.card is not None else None
+        message = f"the agent `{file.name}` is there twice, also (as `{other.name}`) in {other.file}. Rename one."
+        clashes.append(replace(file, errors=(Problem(message, file.file, line), *file.errors)))
+    return clashes

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from orchestrator.cards.card import AgentCard
+from orchestrator.cards.reach import may_mean, may_use
 from orchestrator.config.names import did_you_mean, listed, nearest, sanitise
 from orchestrator.errors import Problem
 
@@ -31,22 +32,27 @@ class Offer(NamedTuple):
 
 def select(card: AgentCard, offers: Iterable[Offer], bundled: Collection[str] = ()) -> list[Offer]:
     """The tools of `offers` that the card may use, in their order. `bundled` names the bundled servers."""
-    return [
-        offer
-        for offer in offers
-        if _selected(card, offer, offer.server in bundled)
-        and not any(matches(glob, offer, bundled=False) for glob in card.without)
-    ]
+
+    def chosen(offer: Offer) -> bool:
+        if card.tools is None:
+            return may_use(card, offer.server, bundled=offer.server in bundled)
+        return any(_matches(glob, offer, bundled=offer.server in bundled) for glob in card.tools)
+
+    def refused(offer: Offer) -> bool:
+        return any(_matches(glob, offer, bundled=False) for glob in card.without)
+
+    return [offer for offer in offers if chosen(offer) and not refused(offer)]
 
 
-def matches(glob: str, offer: Offer, *, bundled: bool) -> bool:
+def _matches(glob: str, offer: Offer, *, bundled: bool) -> bool:
     """Whether a pattern of a card means this tool."""
-    if glob == offer.name:
-        return True
-    server = sanitise(offer.server)
-    full = f"{server}__{sanitise(offer.tool)}"
-    found = any(fnmatchcase(name, glob) for name in (full, offer.name, f"{offer.server}__{offer.tool}"))
-    return found and (not bundled or glob.startswith((f"{server}__", f"{offer.server}__")))
+    names = (*_spellings(offer.server, offer.tool), offer.name)
+    found = any(fnmatchcase(name, glob) for name in names) and may_mean(glob, offer.server, bundled=bundled)
+    return found or glob == offer.name
+
+
+def _spellings(server: str, tool: str) -> tuple[str, str]:
+    return f"{sanitise(server)}__{sanitise(tool)}", f"{server}__{tool}"
 
 
 def check_tools(card: AgentCard, known: Known, bundled: Collection[str] = ()) -> tuple[list[Problem], list[Problem]]:
@@ -55,106 +61,68 @@ def check_tools(card: AgentCard, known: Known, bundled: Collection[str] = ()) ->
     `known` has every configured and bundled server. What another host's card names and is not configured here is a
     warning only, as is everything about a server whose list is not known.
     """
-    checker = _Checker(card, known, bundled)
-    for glob in card.tools or ():
-        checker.tool("tools", glob)
-    for glob in card.approve:
-        if not _is_glob(glob) and glob not in card.agents and not glob.startswith("agents__"):
-            checker.tool("approve", glob)
+    errors: list[Problem] = []
+    warnings: list[Problem] = []
+    named = [("tools", glob) for glob in card.tools or ()]
+    named += [
+        ("approve", glob)
+        for glob in card.approve
+        if not _is_glob(glob) and glob.removeprefix("agents__") not in card.agents
+    ]
+    for key, glob in named:
+        if fault := _fault(card, key, glob, known, bundled):
+            message, only_warn = fault
+            (warnings if only_warn else errors).append(card.problem(f"{key}: {message}", key, glob))
+    servers = {sanitise(name) for name in known}
     for name in card.mcp_servers:
-        checker.server(name)
-    return checker.errors, checker.warnings
+        if sanitise(name) not in servers:
+            hint = did_you_mean(name, known) or _configured(known)
+            problem = card.problem(f"mcp-servers: there is no server `{name}`.{hint}", "mcp-servers", name)
+            (warnings if card.place("mcp-servers", name).foreign else errors).append(problem)
+    return errors, warnings
 
 
-def _selected(card: AgentCard, offer: Offer, bundled: bool) -> bool:
-    if card.tools is not None:
-        return any(matches(glob, offer, bundled=bundled) for glob in card.tools)
-    if card.mcp_servers:
-        return sanitise(offer.server) in {sanitise(name) for name in card.mcp_servers}
-    return not card.agents and not bundled
+def _fault(card: AgentCard, key: str, glob: str, known: Known, bundled: Collection[str]) -> tuple[str, bool] | None:
+    """What is wrong with the name of a tool, and whether that is worth a warning only."""
+    names = [name for server, tools in known.items() for tool in tools or () for name in _spellings(server, tool)]
+    if glob in ("*", *BUILT_IN) or any(fnmatchcase(name, glob) for name in names):
+        return None
+    server, parted, rest = glob.partition("__")
+    place = card.place(key, glob)
+    owner = max((name for name in known if glob.startswith(_spellings(name, ""))), key=len, default=None)
+    if owner is not None:
+        tools = known[owner]
+        if tools is None:
+            return f"`{glob}` cannot be checked: the server `{owner}` cannot be reached.", True
+        hint = did_you_mean(glob, [_spellings(owner, tool)[0] for tool in tools])
+        hint = hint or f" It has {listed(tools) or 'no tools'}."
+        message = f"the server `{owner}` has no tool for `{place.text or glob}`.{hint}"
+        return message, place.foreign and owner in bundled
+    if _is_glob(server):
+        return f"`{glob}` matches no tool.", not known or None in known.values()
+    if not parted:
+        return _bare(key, glob, known, names)
+    near = nearest(server, map(sanitise, known))
+    hint = f" Did you mean `{near}__{rest}`?" if near else did_you_mean(glob, names) or _configured(known)
+    written = f" (written `{place.text}`)" if place.text not in ("", glob) else ""
+    return f"there is no server `{server}` for `{glob}`{written}.{hint}", place.foreign
+
+
+def _bare(key: str, name: str, known: Known, names: Sequence[str]) -> tuple[str, bool]:
+    """A name without a server: a misspelling of something here, or another host's tool."""
+    meant = {full.partition("__")[2]: full for full in names}
+    meant |= {server: f"{sanitise(server)}__*" for server in known}
+    meant |= {word: word for word in (*names, *BUILT_IN, *_HOST_NAMES)}
+    if near := nearest(name, meant):
+        return f"there is no tool `{name}`. Did you mean `{meant[near]}`?", False
+    if key == "tools":
+        return f"left out: `{name}`; tools are named `server__tool` here.", True
+    return f"there is no tool `{name}`. Tools are named `server__tool`.", False
+
+
+def _configured(known: Known) -> str:
+    return f" Configured: {listed(known)}." if known else " No server is configured."
 
 
 def _is_glob(text: str) -> bool:
     return any(char in text for char in "*?[")
-
-
-class _Checker:
-    def __init__(self, card: AgentCard, known: Known, bundled: Collection[str]) -> None:
-        self.card = card
-        self.known = known
-        self.bundled = bundled
-        self.keys = {sanitise(name): name for name in known}
-        self.full = [f"{sanitise(name)}__{sanitise(tool)}" for name, tools in known.items() for tool in tools or ()]
-        self.errors: list[Problem] = []
-        self.warnings: list[Problem] = []
-
-    def error(self, key: str, name: str, message: str, *, only_warn: bool = False) -> None:
-        (self.warnings if only_warn else self.errors).append(self.card.problem(f"{key}: {message}", key, name))
-
-    def server(self, name: str) -> None:
-        if sanitise(name) not in self.keys:
-            foreign = self.card.place("mcp-servers", name).foreign
-            hint = did_you_mean(name, self.known) or self.configured()
-            self.error("mcp-servers", name, f"there is no server `{name}`.{hint}", only_warn=foreign)
-
-    def configured(self) -> str:
-        return f" Configured: {listed(self.known)}." if self.known else " No server is configured."
-
-    def tool(self, key: str, glob: str) -> None:
-        if any(fnmatchcase(name, glob) for name in self.full) or glob == "*" or glob in BUILT_IN:
-            return
-        name = self.owner(glob)
-        if name is not None:
-            self.tool_of(key, glob, name)
-        elif "__" not in glob and not _is_glob(glob):
-            self.bare(key, glob)
-        elif _is_glob(glob.partition("__")[0]):
-            unsure = not self.known or any(tools is None for tools in self.known.values())
-            self.error(key, glob, f"`{glob}` matches no tool.", only_warn=unsure)
-        else:
-            self.unknown_server(key, glob)
-
-    def owner(self, glob: str) -> str | None:
-        """The known server that a pattern spells out; the longest, where a server's name has `__` itself."""
-        found = [name for key, name in self.keys.items() if glob.startswith((f"{key}__", f"{name}__"))]
-        return max(found, key=len, default=None)
-
-    def tool_of(self, key: str, glob: str, server: str) -> None:
-        tools = self.known[server]
-        place = self.card.place(key, glob)
-        if tools is None:
-            message = f"`{glob}` cannot be checked: the server `{server}` cannot be reached."
-            self.error(key, glob, message, only_warn=True)
-            return
-        own = [f"{sanitise(server)}__{sanitise(tool)}" for tool in tools]
-        if any(fnmatchcase(f"{server}__{tool}", glob) for tool in tools):
-            return
-        hint = did_you_mean(glob, own) or (f" It has {listed(tools)}." if tools else " It has no tools.")
-        message = f"the server `{server}` has no tool for `{place.text or glob}`.{hint}"
-        self.error(key, glob, message, only_warn=place.foreign and server in self.bundled)
-
-    def unknown_server(self, key: str, glob: str) -> None:
-        server = glob.partition("__")[0]
-        place = self.card.place(key, glob)
-        if server == "agents":
-            self.error(key, glob, f"`{glob}`: agents are named under `agents:`, not `{key}:`.")
-            return
-        near = nearest(server, self.keys)
-        meant = f"{near}{glob.removeprefix(server)}" if near else ""
-        hint = f" Did you mean `{meant}`?" if meant else did_you_mean(glob, self.full) or self.configured()
-        what = f"`{glob}`" + (f" (written `{place.text}`)" if place.text not in ("", glob) else "")
-        self.error(key, glob, f"there is no server `{server}` for {what}.{hint}", only_warn=place.foreign)
-
-    def bare(self, key: str, name: str) -> None:
-        """A name without a server: a misspelling of something here, or another host's tool."""
-        if sanitise(name) in self.keys:
-            self.error(key, name, f"`{name}` is a server; write `{sanitise(name)}__*` for all of its tools.")
-            return
-        ends = {full.partition("__")[2]: full for full in self.full}
-        near = nearest(name, ends) or nearest(name, self.keys)
-        meant = (ends.get(near) or f"{near}__*") if near else nearest(name, (*self.full, *BUILT_IN, *_HOST_NAMES))
-        if meant or key != "tools":
-            hint = f" Did you mean `{meant}`?" if meant else " Tools are named `server__tool`."
-            self.error(key, name, f"there is no tool `{name}`.{hint}")
-        else:
-            self.error(key, name, f"left out: `{name}`; tools are named `server__tool` here.", only_warn=True)

@@ -10,12 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
-from orchestrator import __version__
 from orchestrator.cli import approving, listing, running
 from orchestrator.cli.interrupts import on_interrupt
 from orchestrator.errors import ConfigurationError, OrchestratorError
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
     "run": running.run,
@@ -29,9 +28,6 @@ COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
 
 def perform(arguments: Namespace) -> int:
     """Runs one command and returns its exit code; what the user has to mend is exit 2."""
-    if arguments.version:
-        print(f"orchestrator {__version__}")
-        return OK
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="warning: %(message)s")
     logging.getLogger("mcp").setLevel(logging.ERROR)
     try:

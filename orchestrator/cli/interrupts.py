@@ -3,12 +3,12 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-_parks: list[Callable[[], None]] = []
+_parks: list[Callable[[], bool]] = []
 
 
 @contextmanager
-def parking(park: Callable[[], None]) -> Generator[None]:
-    """While the block runs, an interrupt calls `park`, and the block ends by itself."""
+def parking(park: Callable[[], bool]) -> Generator[None]:
+    """While the block runs, an interrupt calls `park`; when that parked something, the block ends by itself."""
     _parks.append(park)
     try:
         yield
@@ -18,5 +18,6 @@ def parking(park: Callable[[], None]) -> Generator[None]:
 
 def on_interrupt(end: Callable[[], None]) -> None:
     """Parks what runs; where nothing does, calls `end`."""
-    for park in _parks or [end]:
-        park()
+    parked = [park() for park in _parks]
+    if not any(parked):
+        end()

@@ -1,27 +1,33 @@
-"""Reads one server entry, whichever host it was written for, into `ServerSettings`."""
+"""Reads files of MCP servers: `.mcp.json`, `claude_desktop_config.json`, `.vscode/mcp.json`, Codex' `config.toml`."""
 
-import json
-import shlex
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from orchestrator.config.expand import Input, placeholders
-from orchestrator.config.jsonc import Where
-from orchestrator.config.names import did_you_mean, listed, misspelt
-from orchestrator.config.report import Report, mapping, sequence
-from orchestrator.config.secrets import looks_secret, shown
-from orchestrator.config.servers import ServerSettings, Transport, foreign_system
+from pydantic import ValidationError
 
+from orchestrator.config.expand import Input
+from orchestrator.config.names import did_you_mean, listed, misspelt, sanitise
+from orchestrator.config.parsers import parse_json, parse_toml
+from orchestrator.config.report import Report, Where, mapping, read_document, sequence
+from orchestrator.config.servers import ServerSettings, hold_secret, looks_secret
+from orchestrator.errors import Problem
+
+ROOTS = ("mcpServers", "servers", "mcp_servers")
+SHAPE = '{"mcpServers": {"files": {"command": "npx", "args": ["-y", "some-mcp-server"]}}}'
 RESERVED = ("agents", "builtin")
 OWN_KEY = "orchestrator"
 _SHAPE = ("command", "args", "env", "env_file", "cwd", "url", "headers", "type", "disabled")
 _OURS = ("start_timeout", "call_timeout", "allow", "deny", "auto_approve", "long_running", "concurrency", "required")
 _ALIASES: Mapping[str, str] = {
-    "transport": "type",
     "envFile": "env_file",
     "serverUrl": "url",
     "httpUrl": "url",
     "http_headers": "headers",
+    "type": "transport",
     "disabledTools": "deny",
     "disabled_tools": "deny",
     "excludeTools": "deny",
@@ -35,18 +41,40 @@ _ALIASES: Mapping[str, str] = {
     "startup_timeout_sec": "start_timeout",
     "tool_timeout_sec": "call_timeout",
 }
-_SPECIAL = ("enabled", "bearer_token_env_var", "env_http_headers", "env_vars")
-_TRANSPORTS: Mapping[str, Transport] = {
-    "stdio": "stdio",
-    "local": "stdio",
-    "http": "http",
-    "streamablehttp": "http",
-    "sse": "sse",
-}
+_SPECIAL = ("transport", "enabled", "bearer_token_env_var")
 _OTHER_HOSTS = ("dev", "auth", "oauth", "icon", "name", "roots", "trust", "sandbox", "version")
 KEYS = (*_SHAPE, *_ALIASES, *_SPECIAL, OWN_KEY)
 """All keys of an entry that mean something here."""
-_LISTS = ("allow", "deny", "auto_approve", "long_running")
+
+_DRIVE = re.compile(r"^(?:--?[\w-]+=)?[A-Za-z]:[\\/]")
+_WINDOWS = re.compile(r"^(?:cmd|powershell|pwsh|.*\.(?:exe|cmd|bat|ps1))$", re.IGNORECASE)
+_WAY_OUT = "keep it in an environment variable, and write `${NAME}` here."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFile:
+    """What was read from one file: servers that are right, by name, and everything that is not."""
+
+    servers: Mapping[str, ServerSettings]
+    errors: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def read_mcp_config(path: Path) -> ServerFile:
+    """Reads one file of MCP servers, of whichever host; raises nothing, so that files can be judged together."""
+    parse = parse_toml if path.suffix.lower() == ".toml" else parse_json
+    value, report = read_document(path, "configuration file", parse)
+    servers: dict[str, ServerSettings] = {}
+    if (root := mapping(value)) is not None:
+        reader = EntryReader(report, _inputs(root, report), strict=False)
+        for key, table in _tables(root, report).items():
+            for server in reader.read_all(key, table).values():
+                add(server, servers, report.errors)
+        if reader.ignored:
+            report.warn(f"keys of other hosts are ignored here: {listed(reader.ignored)}.")
+    elif not report.errors:
+        report.error(f"an object is expected: {SHAPE}", line=1)
+    return ServerFile(servers=servers, errors=tuple(report.errors), warnings=tuple(report.warnings))
 
 
 class EntryReader:
@@ -58,6 +86,18 @@ class EntryReader:
         self.strict = strict
         self.ignored: dict[str, None] = {}
 
+    def read_all(self, key: str, table: object) -> dict[str, ServerSettings]:
+        """The servers of the table under `key` (empty: the whole file) that are right."""
+        where = (key,) if key else ()
+        entries = mapping(table)
+        if entries is None:
+            self.report.error(f"`{key}` must be tables or objects, one a server: {SHAPE}", where)
+        servers: dict[str, ServerSettings] = {}
+        for name, entry in (entries or {}).items():
+            if (server := self.read(name, entry, (*where, name))) is not None:
+                add(server, servers, self.report.errors)
+        return servers
+
     def read(self, name: str, value: object, where: Where) -> ServerSettings | None:
         """The server of an entry; None when it is so wrong that only the errors in the report are left of it."""
         entry = mapping(value)
@@ -67,255 +107,129 @@ class EntryReader:
         if entry is None:
             self.report.error(f'server `{name}`: an object like {{"command": "…", "args": []}} is expected.', where)
             return None
-        return _Entry(self, name, entry, where).server()
-
-    def warn_ignored(self) -> None:
-        """One line for all keys of other hosts that were met."""
-        if self.ignored:
-            self.report.warn(f"keys of other hosts are ignored here: {listed(self.ignored)}.")
-
-
-class _Entry:
-    def __init__(self, reader: EntryReader, name: str, entry: Mapping[str, Any], where: Where) -> None:
-        self.reader = reader
-        self.report = reader.report
-        self.name = name
-        self.entry = entry
-        self.where = where
-        self.found: dict[str, Any] = {}
-        self.wheres: dict[str, Where] = {}
-        self.unknown: list[str] = []
-
-    def server(self) -> ServerSettings | None:
-        self.collect()
         errors = len(self.report.errors)
-        fields = self.fields()
-        self.shape(fields)
+        data, places = self._sorted(name, entry, where)
+        data |= {"name": name, "file": self.report.file, "line": self.report.line(where), "inputs": self.inputs}
+        try:
+            server = ServerSettings(**data, lines=self._lines(data, places))
+        except ValidationError as error:
+            self.report.explain(error, {}, places, inside=where, before=f"server `{name}`: ")
+            return None
+        if fault := _fault(server):
+            self.report.error(f"server `{name}`: {fault}", places.get("url", where))
         if len(self.report.errors) > errors:
             return None
-        server = ServerSettings(
-            name=self.name,
-            **fields,
-            file=self.report.file,
-            line=self.report.line(self.where),
-            lines=self.lines(fields),
-            inputs=self.reader.inputs,
-        )
-        before = len(self.report.warnings)
-        self.remark(server)
-        own, self.report.warnings[before:] = tuple(self.report.warnings[before:]), []
-        return server.model_copy(update={"warnings": own})
+        said = [Problem(f"server `{name}`: {remark}", server.file, server.line) for remark in _remarks(server)]
+        return server.model_copy(update={"warnings": tuple(said)})
 
-    def error(self, message: str, key: str = "") -> None:
-        self.report.error(f"server `{self.name}`: {message}", self.wheres.get(key, self.where))
-
-    def collect(self) -> None:
-        """Sorts the entry's keys under our names; another host's are remembered, misspelt ones reported."""
-        for key, value in self.entry.items():
-            where = (*self.where, key)
-            if key == OWN_KEY and not self.reader.strict:
-                self.own(mapping(value), where)
-                continue
-            ours = key if key in _SHAPE or (self.reader.strict and key in _OURS) else _ALIASES.get(key)
-            if key == "tools" and mapping(value) is not None:
-                ours = None  # FastMCP's table of changes to tools, not a list of names
-            if ours is None and key in _SPECIAL:
-                ours = key
-            if ours is not None:
-                self.put(ours, value, where)
-                if key == "httpUrl":
-                    self.found.setdefault("type", "http")
+    def _sorted(self, name: str, entry: Mapping[str, Any], where: Where) -> tuple[dict[str, Any], dict[str, Where]]:
+        """The entry's values under our names, and where each stands; other keys are remembered or reported."""
+        data: dict[str, Any] = {}
+        places: dict[str, Where] = {}
+        for place, value, known in self._members(entry, where):
+            key = str(place[-1])
+            if key in known:
+                if value is not None:
+                    ours = _ALIASES.get(key, key)
+                    earlier, items = sequence(data.get(ours)), sequence(value)
+                    data[ours] = [*earlier, *items] if earlier is not None and items is not None else value
+                    places[ours] = place
+            elif known[-1] in _SPECIAL and (key in _OTHER_HOSTS or not misspelt(key, (*known, *_OURS))):
+                self.ignored[key] = None
             else:
-                self.foreign(key, where)
+                hint = did_you_mean(key, (*known, *_OURS))
+                self.report.error(f"server `{name}`: unknown key `{key}`.{hint} Known: {listed(known, 20)}.", place)
+        if data.pop("enabled", True) is False:
+            data["disabled"] = True
+        if variable := data.pop("bearer_token_env_var", None):
+            data["headers"] = {"Authorization": f"Bearer ${{{variable}}}"} | (mapping(data.get("headers")) or {})
+        if "url" in data and "command" not in data:
+            data.setdefault("transport", "http")
+        return data, places
 
-    def own(self, value: Mapping[str, Any] | None, where: Where) -> None:
-        self.wheres[OWN_KEY] = where
-        if value is None:
-            self.error(f'`{OWN_KEY}` must be an object like {{"call_timeout": 120}}.', OWN_KEY)
-            return
-        for key, item in value.items():
-            if key in _OURS:
-                self.put(key, item, (*where, key))
+    def _members(self, entry: Mapping[str, Any], where: Where) -> Iterator[tuple[Where, Any, tuple[str, ...]]]:
+        """Where each member of an entry stands, its value, and the keys that may stand there."""
+        known = (*_SHAPE, *_OURS) if self.strict else (*_SHAPE, *_ALIASES, *_SPECIAL)
+        for key, value in entry.items():
+            place = (*where, key)
+            if key != OWN_KEY or self.strict:
+                yield place, value, known
+            elif (own := mapping(value)) is not None:
+                yield from (((*place, inner), item, _OURS) for inner, item in own.items())
             else:
-                self.wheres[key] = (*where, key)
-                known = listed(_OURS)
-                self.error(f"unknown key `{key}` in `{OWN_KEY}`.{did_you_mean(key, _OURS)} Known: {known}.", key)
+                self.report.error(f'`{OWN_KEY}` must be an object like {{"call_timeout": 120}}.', place)
 
-    def put(self, key: str, value: Any, where: Where) -> None:
-        if value is None:
-            return
-        earlier, items = sequence(self.found.get(key)), sequence(value)
-        if key in _LISTS and earlier is not None and items is not None:
-            value = [*earlier, *items]
-        self.found[key] = value
-        self.wheres[key] = where
-
-    def foreign(self, key: str, where: Where) -> None:
-        near = misspelt(key, (*_SHAPE, *_OURS, "envFile")) if key not in _OTHER_HOSTS else None
-        if self.reader.strict:
-            known = (*_SHAPE, *_OURS)
-            self.report.error(f"server `{self.name}`: unknown key `{key}`.{did_you_mean(key, known)}", where)
-        elif near is not None:
-            self.report.error(f"server `{self.name}`: unknown key `{key}`. Did you mean `{near}`?", where)
-        else:
-            self.reader.ignored[key] = None
-
-    def fields(self) -> dict[str, Any]:
-        found = self.found
-        fields: dict[str, Any] = {}
-        for key in ("command", "url", "cwd", "env_file"):
-            if key in found and (text := self.text(key, found[key])) is not None:
-                fields[key] = text
-        if "args" in found:
-            fields["args"] = self.arguments(found["args"])
-        for key in ("env", "headers"):
-            fields[key] = self.table(key, found.get(key, {}))
-        self.codex(fields)
-        for key in _LISTS:
-            if key in found:
-                fields[key] = self.globs(key, found[key])
-        for key in ("start_timeout", "call_timeout"):
-            if key in found and (seconds := self.seconds(key, found[key])) is not None:
-                fields[key] = seconds
-        if "concurrency" in found:
-            fields["concurrency"] = self.count("concurrency", found["concurrency"])
-        for key in ("required", "disabled"):
-            fields[key] = self.flag(key, default=False)
-        fields["disabled"] = fields["disabled"] or not self.flag("enabled", default=True)
-        return fields
-
-    def shape(self, fields: dict[str, Any]) -> None:
-        """Settles the transport, and what must be there for it."""
-        fields["transport"] = self.transport(fields)
-        needed = "command" if fields["transport"] == "stdio" else "url"
-        if not fields["disabled"] and needed not in self.found:
-            if "type" in self.found:
-                self.error(f"`{needed}` is missing, which a server of this type needs.")
-            else:
-                self.error("`command` (for a program) or `url` (for a server that runs already) is missing.")
-        url = fields.get("url")
-        if url and not placeholders(url) and not url.startswith(("http://", "https://")):
-            self.error("`url` must start with `http://` or `https://`.", "url")
-
-    def transport(self, fields: Mapping[str, Any]) -> Transport:
-        if "type" not in self.found:
-            if "command" in fields and "url" in fields:
-                self.error('both `command` and `url` are given; say which counts with `"type": "stdio"` or `"http"`.')
-            return "http" if "url" in fields and "command" not in fields else "stdio"
-        written = self.found["type"]
-        plain = written.lower().replace("-", "").replace("_", "") if isinstance(written, str) else ""
-        if plain not in _TRANSPORTS:
-            known = listed(("stdio", "http", "sse"))
-            self.error(f"the transport {json.dumps(written, default=str)[:40]} is not known here; use {known}.", "type")
-        return _TRANSPORTS.get(plain, "stdio")
-
-    def codex(self, fields: dict[str, Any]) -> None:
-        """Codex names environment variables where other hosts write `${VAR}`."""
-        if "bearer_token_env_var" in self.found:
-            variable = self.text("bearer_token_env_var", self.found["bearer_token_env_var"])
-            fields["headers"].setdefault("Authorization", f"Bearer ${{{variable}}}")
-        for header, variable in self.table("env_http_headers", self.found.get("env_http_headers", {})).items():
-            fields["headers"].setdefault(header, f"${{{variable}}}")
-        for variable in self.globs("env_vars", self.found.get("env_vars", [])):
-            fields["env"].setdefault(variable, f"${{{variable}}}")
-
-    def text(self, key: str, value: object) -> str | None:
-        if isinstance(value, str) and value.strip() and "\0" not in value:
-            return value
-        if key == "command" and (words := sequence(value)) and all(isinstance(word, str) for word in words):
-            first, *rest = shown(words)
-            self.error(f'`command` must be text; write "command": "{first}", "args": {json.dumps(rest)}.', key)
-        else:
-            self.error(f"`{key}` must be text, and not empty.", key)
-        return None
-
-    def arguments(self, value: object) -> tuple[str, ...]:
-        if isinstance(value, str):
-            try:
-                words = shlex.split(value)
-            except ValueError:
-                words = value.split()
-            self.error(f'`args` must be a list: "args": {json.dumps(shown(words), ensure_ascii=False)}.', "args")
-            return ()
-        items = sequence(value)
-        words = [_plain(item) for item in items or ()]
-        if items is None or any(word is None or "\0" in word for word in words):
-            self.error('`args` must be a list of texts, like ["--port", "3000"].', "args")
-        return tuple(word for word in words if word is not None)
-
-    def table(self, key: str, value: object) -> dict[str, str]:
-        table = mapping(value)
-        if table is None:
-            self.error(f'`{key}` must be an object like {{"NAME": "value"}}.', key)
-            return {}
-        result: dict[str, str] = {}
-        for name, item in table.items():
-            plain = _plain(item)
-            if item is None:
-                continue
-            if plain is None or "\0" in plain + name or not name or (key == "env" and "=" in name):
-                self.error(f"`{key}`: the value of `{name}` must be text (or a number, true or false).", key)
-            else:
-                result[name] = plain
-        return result
-
-    def globs(self, key: str, value: object) -> tuple[str, ...]:
-        items = [value] if isinstance(value, str) else sequence(value)
-        if items is None or not all(isinstance(item, str) for item in items):
-            self.error(f'`{key}` must be a list of names, like ["read_*"].', key)
-            return ()
-        return tuple(items)
-
-    def seconds(self, key: str, value: object) -> float | None:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-            self.error(f"`{key}` must be a number of seconds above 0.", key)
-            return None
-        # Hosts disagree about the unit of `timeout`: seconds in some, milliseconds in others; nobody means 1000 s.
-        return value / 1000 if self.wheres[key][-1] == "timeout" and value >= 1000 else float(value)
-
-    def count(self, key: str, value: object) -> int | None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            self.error(f"`{key}` must be a whole number, 1 or more.", key)
-            return None
-        return value
-
-    def flag(self, key: str, *, default: bool) -> bool:
-        value = self.found.get(key, default)
-        if not isinstance(value, bool):
-            self.error(f"`{key}` must be true or false.", key)
-            return default
-        return value
-
-    def lines(self, fields: Mapping[str, Any]) -> dict[str, int]:
+    def _lines(self, data: Mapping[str, Any], places: Mapping[str, Where]) -> dict[str, int]:
         """The line of each value that may have something to expand, by `env.NAME`, `args.0`, `url`, ..."""
-        wheres = {key: where for key, where in self.wheres.items() if key in fields}
-        for key in ("env", "headers"):
-            wheres |= {f"{key}.{name}": (*self.wheres.get(key, self.where), name) for name in fields[key]}
-        for at in range(len(fields.get("args", ()))):
-            wheres[f"args.{at}"] = (*self.wheres.get("args", self.where), at)
+        wheres = dict(places)
+        for key in ("args", "env", "headers"):
+            parts = mapping(data.get(key)) or range(len(sequence(data.get(key)) or ()))
+            wheres |= {f"{key}.{part}": (*places.get(key, ()), part) for part in parts}
         return {key: line for key, where in wheres.items() if (line := self.report.line(where)) is not None}
 
-    def remark(self, server: ServerSettings) -> None:
-        """Warns of secrets in the file, and of what another operating system would understand."""
-        if found := foreign_system(server):
-            self.report.warn(found, self.where)
-        named = [("env", server.env), ("headers", server.headers)]
-        for key, table in named:
-            for name, value in table.items():
-                if looks_secret(name, value) and not placeholders(value):
-                    message = f"server `{self.name}`: `{key}` holds what looks like a secret, `{name}`"
-                    self.report.warn(f"{message}; {_WAY_OUT}", (*self.wheres.get(key, self.where), name))
-        if shown(list(server.args)) != list(server.args):
-            self.report.warn(f"server `{self.name}`: `args` hold what looks like a secret; {_WAY_OUT}", self.where)
-        if server.url and looks_secret("", server.url):
-            self.report.warn(f"server `{self.name}`: `url` holds what looks like a secret; {_WAY_OUT}", self.where)
+
+def add(server: ServerSettings, servers: dict[str, ServerSettings], errors: list[Problem]) -> None:
+    """Adds a server to others; one whose name would be the same to a model is an error that names both."""
+    for other in servers.values():
+        if sanitise(other.name) == sanitise(server.name):
+            place = f"as `{other.name}` in {other.file}:{other.line}"
+            message = f"the server `{server.name}` is configured already, {place}. Rename or remove one."
+            errors.append(Problem(message, server.file, server.line))
+            return
+    servers[server.name] = server
 
 
-_WAY_OUT = "keep it in an environment variable, and write `${NAME}` here."
+def _tables(root: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """The tables of servers in a file, by their keys."""
+    if found := {key: root[key] for key in ROOTS if key in root}:
+        return {key: table for key, table in found.items() if table is not None}
+    if root and all({"command", "url"} & set(mapping(value) or ()) for value in root.values()):
+        report.warn(f"`mcpServers` is missing; its servers were read all the same. Write {SHAPE}", line=1)
+        return {"": root}
+    near = next((key for key in root if misspelt(key, ROOTS)), None)
+    hint = f" (there is `{near}`.{did_you_mean(near, ROOTS)})" if near else ""
+    report.error(f"there is no `mcpServers` here{hint}. The file should look like this: {SHAPE}", line=1)
+    return {}
 
 
-def _plain(value: object) -> str | None:
-    """A value as text for an environment or a command line; None when it is no plain value."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, str | int | float) else None
+def _inputs(root: Mapping[str, Any], report: Report) -> dict[str, Input]:
+    """VS Code's `inputs`, by id."""
+    inputs: list[Input] = []
+    for at, item in enumerate(sequence(root.get("inputs")) or ()):
+        try:
+            inputs.append(Input.model_validate(item))
+        except ValidationError as error:
+            report.explain(error, {}, inside=("inputs", at), before="each of `inputs` must have an `id`: ")
+    return {each.id: each for each in inputs}
+
+
+def _fault(server: ServerSettings) -> str | None:
+    """What must be there and is not, or cannot be."""
+    if server.command and server.url and "transport" not in server.model_fields_set:
+        return 'both `command` and `url` are given; say which counts with `"type": "stdio"` or `"http"`.'
+    if server.url and "${" not in server.url and not server.url.startswith(("http://", "https://")):
+        return "`url` must start with `http://` or `https://`."
+    if server.disabled or (server.url if server.transport != "stdio" else server.command):
+        return None
+    if server.transport != "stdio":
+        return "`url` is missing, which a server of this type needs."
+    return "`command` (for a program) or `url` (for a server that runs already) is missing."
+
+
+def on_windows() -> bool:
+    """Whether this system is Windows."""
+    return os.name == "nt"
+
+
+def _remarks(server: ServerSettings) -> Iterator[str]:
+    """What should be said about an entry: what of it belongs to another system, and where a secret is in the file."""
+    words = (server.command or "", *server.args)
+    if _WINDOWS.match(words[0]) and not on_windows():
+        yield f"the command `{server.command}` is of Windows; name the program itself here, like `npx`."
+    elif any(map(_DRIVE.match, words)) and not on_windows():
+        yield "a path with a drive letter is of Windows; there is none such on this system."
+    found: list[str] = []
+    for key, table in (("env", server.env), ("headers", server.headers), ("entry", {"url": server.url or ""})):
+        found += [f"`{key}` `{name}`" for name, value in table.items() if looks_secret(name, value)]
+    for place in [*found, *(["`args`"] if hold_secret(server.args) else [])]:
+        yield f"what looks like a secret stands in the file: {place}; {_WAY_OUT}"

@@ -8,6 +8,7 @@ from typing import Literal
 from orchestrator.config.servers import ServerSettings
 
 MCP_FILES = (".mcp.json", ".vscode/mcp.json", "mcp.json")
+"""The files of MCP servers that are found in a workspace; the first that is there counts."""
 SETTINGS_FILE = "orchestrator.toml"
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -38,13 +39,3 @@ def bundled_servers(folder: Path | None = None) -> dict[str, ServerSettings]:
         for path in sorted(folder.glob("*.py"))
         if not path.name.startswith("_")
     }
-
-
-def find_mcp_configs(workspace: Path) -> list[Path]:
-    """The files of MCP servers that lie in a folder, in order of precedence."""
-    return [path for name in MCP_FILES if (path := workspace / name).is_file()]
-
-
-def find_mcp_config(workspace: Path) -> Path | None:
-    """The file of MCP servers that is used when none is named."""
-    return next(iter(find_mcp_configs(workspace)), None)

@@ -11,24 +11,6 @@ def sanitise(name: str) -> str:
     return _OUTSIDE.sub("_", name)
 
 
-def distance(one: str, other: str, bound: int) -> int:
-    """Edits between two words, a swap of neighbours being one; `bound + 1` as soon as there are more than `bound`."""
-    if abs(len(one) - len(other)) > bound:
-        return bound + 1
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, a in enumerate(one, 1):
-        earlier, before, row = before, row, [i]
-        for j, b in enumerate(other, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == other[j - 2] and b == one[i - 2]:
-                cost = min(cost, earlier[j - 2] + 1)
-            row.append(cost)
-        if min(row) > bound:
-            return bound + 1
-    return min(row[-1], bound + 1)
-
-
 def misspelt(word: str, ours: Iterable[str]) -> str | None:
     """The one of `ours` that `word` is a misspelling of: within two edits, or one where the name has four letters."""
     return _best(word, ((name, 1 if len(name) <= 4 else 2) for name in ours))
@@ -37,7 +19,7 @@ def misspelt(word: str, ours: Iterable[str]) -> str | None:
 def nearest(word: str, choices: Iterable[str]) -> str | None:
     """The choice that is most like `word`, when one is like it at all."""
     bound = min(4, max(2, len(word) // 3))
-    return _best(word.lower(), ((choice, min(bound, max(1, len(choice) - 2))) for choice in choices), fold=True)
+    return _best(word, ((choice, min(bound, max(1, len(choice) - 2))) for choice in choices), fold=True)
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
@@ -57,7 +39,23 @@ def listed(names: Iterable[str], most: int = 12) -> str:
 def _best(word: str, choices: Iterable[tuple[str, int]], *, fold: bool = False) -> str | None:
     best: tuple[int, str] | None = None
     for name, bound in choices:
-        edits = distance(word, name.lower() if fold else name, bound)
+        if abs(len(word) - len(name)) > bound:
+            continue
+        edits = _distance(word.lower(), name.lower()) if fold else _distance(word, name)
         if edits <= bound and (best is None or edits < best[0]):
             best = (edits, name)
     return best[1] if best else None
+
+
+def _distance(one: str, other: str) -> int:
+    """Edits between two words, a swap of neighbours being one."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        earlier, before, row = before, row, [i]
+        for j, b in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and b == one[i - 2]:
+                cost = min(cost, earlier[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

@@ -1,19 +1,42 @@
-"""What a reader of one file collects: everything that is wrong in it, with lines; and reading the file at all."""
+"""Files that people wrote: what each holds, where every part of it stands, and all that is wrong in it."""
 
-import re
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from orchestrator.config.jsonc import Document, Where
+from pydantic import ValidationError
+
+from orchestrator.config.names import did_you_mean, listed
 from orchestrator.errors import ConfigurationError, Problem
 
-_LARGEST = 4 * 1024 * 1024
-_HEADER = re.compile(r"\s*\[{1,2}([^\[\]]+)\]{1,2}\s*(?:#.*)?$")
-_KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w.\- ])+?)\s*=""")
-_PART = re.compile(r""""([^"]*)"|'([^']*)'|([\w-]+)""")
-_TOML_PLACE = re.compile(r"^(.*) \(at (?:line (\d+), column (\d+)|end of document)\)$", re.DOTALL)
+Where = tuple[str | int, ...]
+"""A path into a document: keys and list positions."""
+
+_WORDS = {
+    "a valid tuple": "a list",
+    "a valid dictionary": "a table",
+    "a valid string": "text",
+    "a valid boolean": "true or false",
+    "Input should be": "must be",
+    "Field required": "is missing",
+    "Value error, ": "",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A value, the line of each of its members, and the members that are there again with the line of the last."""
+
+    value: Any
+    lines: dict[Where, int] = field(default_factory=dict[Where, int])
+    repeated: dict[Where, int] = field(default_factory=dict[Where, int])
+
+    def put(self, where: Where, line: int) -> None:
+        """Adds a member; what is in one that is there again is not told of itself."""
+        if where in self.lines and not any(where[:end] in self.repeated for end in range(len(where))):
+            self.repeated[where] = line
+        self.lines[where] = line
 
 
 class Report:
@@ -27,16 +50,41 @@ class Report:
 
     def line(self, where: Where) -> int | None:
         """The line of a member, or of the nearest thing around it whose line is known."""
-        for end in range(len(where), 0, -1):
-            if (line := self.lines.get(where[:end])) is not None:
-                return line
-        return None
+        return next((self.lines[where[:end]] for end in range(len(where), 0, -1) if where[:end] in self.lines), None)
 
     def error(self, message: str, where: Where = (), *, line: int | None = None) -> None:
         self.errors.append(Problem(message, self.file, line or self.line(where)))
 
     def warn(self, message: str, where: Where = (), *, line: int | None = None) -> None:
         self.warnings.append(Problem(message, self.file, line or self.line(where)))
+
+    def explain(
+        self,
+        error: ValidationError,
+        known: Mapping[str, Iterable[str]],
+        places: Mapping[str, Where] | None = None,
+        *,
+        inside: Where = (),
+        before: str = "",
+    ) -> None:
+        """Reports pydantic's errors in our words, each with its line and never with a value.
+
+        `known` are the keys that may stand in each table, those of the whole under "". `places` say where the values
+        of our keys were found, if elsewhere; `inside` is what their paths have in common, which `before` names.
+        """
+        for found in error.errors(include_url=False, include_input=False, include_context=False):
+            loc = found["loc"]
+            where = (*(places or {}).get(str(loc[0]), (*inside, loc[0])), *loc[1:]) if loc else inside
+            name = ".".join(map(str, where[len(inside) :]))
+            if found["type"] == "extra_forbidden":
+                keys = list(known.get(str(loc[0]) if len(loc) > 1 else "", ()))
+                hint = did_you_mean(str(where[-1]), keys)
+                self.error(f"{before}unknown key `{name}`.{hint} Known: {listed(keys, 20)}.", where)
+                continue
+            said = found["msg"]
+            for theirs, ours in _WORDS.items():
+                said = said.replace(theirs, ours)
+            self.error(f"{before}`{name}` {said}".rstrip(".") + ("" if said.endswith("?") else "."), where)
 
 
 def mapping(value: object) -> dict[str, Any] | None:
@@ -49,69 +97,43 @@ def sequence(value: object) -> list[Any] | None:
     return cast("list[Any]", value) if isinstance(value, list) else None
 
 
-def read_text(path: Path, what: str = "file") -> str:
+def plain_text(value: object) -> object:
+    """A value as text, where it is a number, true or false; anything else as it is."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("must have no null character")
+    return str(value) if isinstance(value, int | float) else value
+
+
+def read_document(path: Path, what: str, parse: Callable[[str, Path], Document]) -> tuple[Any, Report]:
+    """What a file holds and a report on it, which has the error when nothing could be read."""
+    try:
+        document = parse(read_text(path, what), path)
+    except ConfigurationError as error:
+        report = Report(path)
+        report.errors += error.problems
+        return None, report
+    report = Report(path, document.lines)
+    for where, line in document.repeated.items():
+        report.error(f"`{'.'.join(map(str, where))}` is there twice; leave one.", line=line)
+    return document.value, report
+
+
+def read_text(path: Path, what: str) -> str:
     """The text of a file that a person wrote: UTF-8 (UTF-16 with its mark), marks removed, line ends as `\\n`.
 
     Raises:
-        ConfigurationError: it is missing, unreadable, too large (4 MiB) or not text.
+        ConfigurationError: it is missing, unreadable or not text.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+        data = path.read_bytes()
+        text = data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
     except FileNotFoundError:
         raise ConfigurationError(Problem(f"there is no such {what}.", path)) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigurationError(Problem(f"this {what} cannot be read: {reason}.", path)) from None
-    if len(data) > _LARGEST:
-        raise ConfigurationError(Problem(f"this {what} is larger than {_LARGEST // 1024 // 1024} MiB.", path))
-    wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
-    try:
-        text = data.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        message = f"this {what} is not UTF-8 text (byte 0x{data[error.start]:02x}); save it as UTF-8."
-        raise ConfigurationError(Problem(message, path, line)) from None
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(Problem(f"this {what} is not text; save it as UTF-8.", path, line)) from None
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(Problem(f"this {what} cannot be read: {error}.", path)) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def parse_toml(text: str, file: Path) -> Document:
-    """Reads TOML, with the line of each table and of each key that starts a line.
-
-    Raises:
-        ConfigurationError: with file, line and column of what is not TOML.
-    """
-    try:
-        value = tomllib.loads(text)
-    except RecursionError:
-        raise ConfigurationError(Problem("this is nested too deeply.", file)) from None
-    except ValueError as error:
-        match = _TOML_PLACE.match(str(error))
-        message, line, column = match.groups() if match else (str(error), None, None)
-        place = (int(line), int(column)) if line and column else (text.count("\n") + 1, None)
-        raise ConfigurationError(Problem(f"this is not TOML: {message}.", file, *place)) from None
-    return Document(value=value, lines=_toml_lines(text), repeated={})
-
-
-def _toml_lines(text: str) -> dict[Where, int]:
-    lines: dict[Where, int] = {}
-    table: tuple[str, ...] = ()
-    inside = ""  # the quotes of the multi-line text that the line lies in
-    for number, line in enumerate(text.split("\n"), 1):
-        if inside:
-            inside = "" if inside in line else inside
-            continue
-        start = line.strip()[:200]
-        if header := _HEADER.match(start):
-            table = _parts(header.group(1))
-            lines.setdefault(table, number)
-        elif key := _KEY.match(start):
-            path = (*table, *_parts(key.group(1)))
-            for end in range(len(table) + 1, len(path) + 1):
-                lines.setdefault(path[:end], number)
-        inside = next((quotes for quotes in ('"""', "'''") if line.count(quotes) == 1), "")
-    return lines
-
-
-def _parts(dotted: str) -> tuple[str, ...]:
-    return tuple("".join(match.groups(default="")) for match in _PART.finditer(dotted))

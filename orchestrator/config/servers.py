@@ -1,24 +1,81 @@
 """One MCP server as configured, and how its values are filled in when it is started.
 
-`read_entry` (in `entries.py`) makes these from the files of several hosts.
+`entries.py` makes these from the files of several hosts.
 """
 
-import os
+import json
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from orchestrator.config.expand import Ask, Expander, Input, Unresolved, parse_env_file
-from orchestrator.config.report import Report, read_text
+from orchestrator.config.report import Report, mapping, plain_text, read_text
 from orchestrator.errors import ConfigurationError, Problem
 
 Transport = Literal["stdio", "http", "sse"]
 
-_DRIVE = re.compile(r"^(?:--?[\w-]+=)?[A-Za-z]:[\\/]")
-_WINDOWS = re.compile(r"^(?:cmd|powershell|pwsh|.*\.(?:exe|cmd|bat|ps1))$", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"(?:api|access|private|secret)[-_ ]?key|(?<![a-z])(?:key|pat)$"
+    r"|token|secret|passw|passphrase|credential|authoriz|cookie|bearer",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(
+    r"(?:\b|_)(?:sk-[\w-]{12,}|(?:ghp|gho|ghu|ghs|github_pat|glpat|xox[abprs]|npm|hf)[_-][\w-]{10,}|AKIA[0-9A-Z]{12,}"
+    r"|AIza[\w-]{20,}|eyJ[\w-]{10,}\.[\w-]{10,})|://[^/\s:@]+:[^/\s@]+@"
+)
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """Whether `value`, written literally under `name` (`API_KEY`, `Authorization`), is likely to be a secret."""
+    if "${" in value:
+        return False
+    return bool(_SECRET_VALUE.search(value) or (len(value) >= 6 and not value.isdigit() and _SECRET_NAME.search(name)))
+
+
+def hold_secret(words: Sequence[str]) -> bool:
+    """Whether one of the words of a command line looks secret, by itself or after an option like `--token`."""
+    pairs = [(name, value) for name, _, value in (word.partition("=") for word in words)]
+    pairs += [(before if before.startswith("-") else "", word) for before, word in pairwise(words)]
+    return any(looks_secret(name, value) for name, value in [*pairs, *(("", word) for word in words)])
+
+
+def _transport(written: object) -> object:
+    plain = written.lower().replace("-", "").replace("_", "") if isinstance(written, str) else written
+    return {"local": "stdio", "streamablehttp": "http"}.get(str(plain), plain)
+
+
+def _arguments(written: object) -> object:
+    if isinstance(written, str):
+        try:
+            words = shlex.split(written)
+        except ValueError:
+            words = written.split()
+        shown = ["--port", "3000"] if hold_secret(words) else words
+        raise ValueError(f'must be a list: "args": {json.dumps(shown, ensure_ascii=False)}')
+    return written
+
+
+def _without_nulls(written: object) -> object:
+    table = mapping(written)
+    return written if table is None else {name: value for name, value in table.items() if value is not None}
+
+
+def _names(written: object) -> object:
+    return [written] if isinstance(written, str) else written
+
+
+_Text = Annotated[str, BeforeValidator(plain_text)]
+_Filled = Annotated[str, Field(pattern=r"^[^\x00]+$")]
+_Table = Annotated[
+    Mapping[Annotated[str, Field(pattern=r"^[^=\x00]+$")], _Text], BeforeValidator(_without_nulls), Field(repr=False)
+]
+_Globs = Annotated[tuple[str, ...], BeforeValidator(_names)]
+_Seconds = Annotated[float, Field(gt=0, lt=1e9)]
 
 
 class ServerSettings(BaseModel):
@@ -27,29 +84,29 @@ class ServerSettings(BaseModel):
     `allow` and `deny` are globs over the server's own tool names; `auto_approve` are globs of tools that are not asked
     for. The time of a `long_running` tool (globs too) starts anew with each report of progress. `call_timeout` None
     means `[tools] timeout`, `concurrency` None no bound of its own. A `required` server that cannot be reached ends the
-    run. Values never show in `repr`, as they may be secrets.
+    run. Values never show in `repr`, as they may be secrets. `lines` are those of `command`, `args.0`, `env.NAME`, ...
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: str
-    transport: Transport = "stdio"
-    command: str | None = None
-    args: tuple[str, ...] = Field(default=(), repr=False)
-    env: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
-    env_file: str | None = Field(default=None, repr=False)
-    cwd: str | None = Field(default=None, repr=False)
-    url: str | None = Field(default=None, repr=False)
-    headers: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
-    start_timeout: float = 30.0
-    call_timeout: float | None = None
-    allow: tuple[str, ...] = ("*",)
-    deny: tuple[str, ...] = ()
-    auto_approve: tuple[str, ...] = ()
-    long_running: tuple[str, ...] = ()
-    concurrency: int | None = None
-    required: bool = False
-    disabled: bool = False
+    transport: Annotated[Transport, BeforeValidator(_transport)] = "stdio"
+    command: _Filled | None = None
+    args: Annotated[tuple[_Text, ...], BeforeValidator(_arguments)] = Field(default=(), repr=False)
+    env: _Table = Field(default_factory=dict[str, str])
+    env_file: _Filled | None = Field(default=None, repr=False)
+    cwd: _Filled | None = Field(default=None, repr=False)
+    url: _Filled | None = Field(default=None, repr=False)
+    headers: _Table = Field(default_factory=dict[str, str])
+    start_timeout: _Seconds = 30.0
+    call_timeout: _Seconds | None = None
+    allow: _Globs = ("*",)
+    deny: _Globs = ()
+    auto_approve: _Globs = ()
+    long_running: _Globs = ()
+    concurrency: int | None = Field(default=None, gt=0)
+    required: bool = Field(default=False, strict=True)
+    disabled: bool = Field(default=False, strict=True)
     bundled: bool = False
     file: Path | None = None
     line: int | None = None
@@ -66,66 +123,39 @@ class ServerSettings(BaseModel):
         Raises:
             ConfigurationError: all that is missing, by name and line; never with a value.
         """
-        report = Report(self.file, {(key,): line for key, line in self.lines.items()} | self._fallback())
+        report = Report(self.file)
         expander = Expander(environ=environ, workspace=workspace, inputs=self.inputs, ask=ask)
 
         def fill(key: str, text: str) -> str:
             try:
                 return expander.expand(text)
             except Unresolved as error:
-                report.error(f"server `{self.name}`, {key}: {error}", (key,) if key in self.lines else ("",))
+                report.error(f"server `{self.name}`, {key}: {error}", line=self.lines.get(key, self.line))
             return ""
 
-        env = {key: fill(f"env.{key}", value) for key, value in self.env.items()}
-        if self.env_file is not None:
-            env = self._env_file(workspace / fill("env_file", self.env_file), report) | env
-        changed = {
-            "command": self.command and fill("command", self.command),
-            "args": tuple(fill(f"args.{at}", value) for at, value in enumerate(self.args)),
-            "env": env,
-            "env_file": None,
-            "cwd": str(workspace / fill("cwd", self.cwd or "")),
-            "url": self.url and fill("url", self.url),
-            "headers": {key: fill(f"headers.{key}", value) for key, value in self.headers.items()},
+        changed: dict[str, Any] = {
+            key: fill(key, text) for key in ("command", "url", "cwd", "env_file") if (text := getattr(self, key))
         }
-        if changed["url"] and not str(changed["url"]).startswith(("http://", "https://")):
-            report.error(f"server `{self.name}`: `url` must start with `http://` or `https://`.", ("url",))
+        changed["args"] = tuple(fill(f"args.{at}", value) for at, value in enumerate(self.args))
+        for key, table in (("env", self.env), ("headers", self.headers)):
+            changed[key] = {name: fill(f"{key}.{name}", value) for name, value in table.items()}
+        if (url := changed.get("url")) and not url.startswith(("http://", "https://")):
+            message = f"server `{self.name}`: `url` must start with `http://` or `https://`."
+            report.error(message, line=self.lines.get("url", self.line))
+        if (file := changed.pop("env_file", None)) and not report.errors:
+            changed["env"] = self._env_file(workspace / file, report) | changed["env"]
         if report.errors:
             raise ConfigurationError(*sorted(report.errors, key=lambda problem: problem.line or 0))
-        return self.model_copy(update=changed)
-
-    def _fallback(self) -> dict[tuple[str | int, ...], int]:
-        return {("",): self.line} if self.line else {}
+        changed["cwd"] = str(workspace / changed.get("cwd", ""))
+        return self.model_copy(update={**changed, "env_file": None})
 
     def _env_file(self, path: Path, report: Report) -> dict[str, str]:
-        if report.errors:
-            return {}
         try:
             found, wrong = parse_env_file(read_text(path, "environment file"))
         except ConfigurationError as error:
             for problem in error.problems:
-                report.error(f"server `{self.name}`: `envFile` {problem}", ("env_file",))
+                message = f"server `{self.name}`: `envFile` {problem}"
+                report.error(message, line=self.lines.get("env_file", self.line))
             return {}
-        if wrong:
-            report.errors.append(Problem("this line is not `NAME=value`.", path, wrong[0]))
+        report.errors += [Problem("this line is not `NAME=value`.", path, line) for line in wrong]
         return found
-
-
-def on_windows() -> bool:
-    """Whether this system is Windows."""
-    return os.name == "nt"
-
-
-def foreign_system(server: ServerSettings) -> str | None:
-    """What in a stdio server's command belongs to another operating system than this one, as a sentence."""
-    if on_windows() or server.command is None:
-        return None
-    if _WINDOWS.match(server.command):
-        arguments = [part for part in server.args if part.lower() != "/c"]
-        instead = ""
-        if server.command.lower() in ("cmd", "cmd.exe") and arguments and len(arguments) < len(server.args):
-            instead = f' Here, write "command": "{arguments[0]}" and the rest in "args".'
-        return f"server `{server.name}`: the command `{server.command}` is of Windows.{instead}"
-    if any(_DRIVE.match(part) for part in (server.command, *server.args)):
-        return f"server `{server.name}`: a path with a drive letter is of Windows; there is none such on this system."
-    return None

@@ -6,12 +6,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from orchestrator.config.entries import EntryReader
-from orchestrator.config.folders import SETTINGS_FILE, bundled_servers, find_mcp_configs
-from orchestrator.config.jsonc import Where
-from orchestrator.config.mcp_json import ServerFile, merge, raise_for, read_mcp_config, read_servers
-from orchestrator.config.names import did_you_mean, listed, sanitise
-from orchestrator.config.report import Report, mapping, parse_toml, read_text
+from orchestrator.config.entries import EntryReader, ServerFile, add, read_mcp_config
+from orchestrator.config.folders import MCP_FILES, SETTINGS_FILE, bundled_servers
+from orchestrator.config.names import sanitise
+from orchestrator.config.parsers import parse_toml
+from orchestrator.config.report import mapping, read_document
 from orchestrator.config.servers import ServerSettings
 from orchestrator.errors import ConfigurationError, Problem
 from orchestrator.events import Limits
@@ -84,12 +83,13 @@ class Settings(FileSettings):
     warnings: tuple[Problem, ...] = ()
 
 
-_TABLES: Mapping[str, type[BaseModel]] = {
-    "limits": LimitSettings,
-    "tools": ToolSettings,
-    "policy": PolicySettings,
-    "roles": RoleSettings,
-    "telemetry": TelemetrySettings,
+_KNOWN: Mapping[str, Sequence[str]] = {
+    "": (*FileSettings.model_fields, "servers"),
+    "limits": tuple(LimitSettings.model_fields),
+    "tools": tuple(ToolSettings.model_fields),
+    "policy": tuple(PolicySettings.model_fields),
+    "roles": tuple(RoleSettings.model_fields),
+    "telemetry": tuple(TelemetrySettings.model_fields),
 }
 
 
@@ -110,103 +110,49 @@ def load_settings(
     Raises:
         ConfigurationError: with everything that is wrong in all the files.
     """
-    errors: list[Problem] = []
-    warnings: list[Problem] = []
-    found = workspace / SETTINGS_FILE
-    path = config or (found if found.is_file() else None)
-    settings, own = _collect(read_settings, path, errors) if path else (FileSettings(), None)
-    paths, skipped = _mcp_paths(mcp_configs, workspace)
-    warnings += skipped
-    files = [own] if own else []
-    files += [file for file in (_collect(_servers_of, each, errors)[1] for each in paths) if file is not None]
-    servers, twice = merge(files)
-    errors += [problem for file in files for problem in file.errors] + twice
-    raise_for(errors)
+    if config is None and (workspace / SETTINGS_FILE).is_file():
+        config = workspace / SETTINGS_FILE
+    settings, own = read_settings(config) if config else (FileSettings(), ServerFile(servers={}))
+    paths = list(dict.fromkeys(mcp_configs)) or [path for name in MCP_FILES if (path := workspace / name).is_file()]
+    unread = [] if mcp_configs else paths[1:]
+    paths = paths[: len(paths) - len(unread)]
+    files = [own, *map(read_mcp_config, paths)]
+    errors = [problem for file in files for problem in file.errors]
+    servers: dict[str, ServerSettings] = {}
+    for server in (server for file in files for server in file.servers.values()):
+        add(server, servers, errors)
+    if errors:
+        raise ConfigurationError(*errors)
+    message = "not read, since `{}` is there; name both with --mcp-config."
+    warnings = [Problem(message.format(paths[0].relative_to(workspace)), path) for path in unread]
     warnings += [problem for file in files for problem in file.warnings]
-    servers, replaced = _with_bundled(servers, bundled)
+    warnings += _add_bundled(servers, bundled)
     known: dict[str, Any] = {key: getattr(settings, key) for key in FileSettings.model_fields}
     known["model"] = environ.get("ORCHESTRATOR_MODEL") or settings.model
-    return Settings(
-        **known,
-        servers=servers,
-        files=tuple([path] if path else []) + tuple(paths),
-        warnings=(*warnings, *replaced),
-    )
+    return Settings(**known, servers=servers, files=(*([config] if config else []), *paths), warnings=tuple(warnings))
 
 
 def read_settings(path: Path) -> tuple[FileSettings, ServerFile]:
-    """Reads one `orchestrator.toml`.
-
-    Raises:
-        ConfigurationError: with everything that is wrong in it but its servers, whose errors are in the `ServerFile`.
-    """
-    document = parse_toml(read_text(path, "configuration file"), path)
-    report = Report(path, document.lines)
-    data = dict(mapping(document.value) or {})
-    table = data.pop("servers", {})
-    reader = EntryReader(report, {}, strict=True)
-    servers: dict[str, ServerSettings] = {}
-    if (entries := mapping(table)) is not None:
-        servers = read_servers(reader, [(("servers",), entries)])
-    else:
-        report.error("`servers` must be tables: [servers.NAME]", ("servers",))
-    own = ServerFile(servers=servers, errors=tuple(report.errors), warnings=tuple(report.warnings))
+    """Reads one `orchestrator.toml`; everything that is wrong in it is in the `ServerFile`."""
+    value, report = read_document(path, "configuration file", parse_toml)
+    data = dict(mapping(value) or {})
+    servers = EntryReader(report, {}, strict=True).read_all("servers", data.pop("servers", {}))
+    settings = FileSettings()
     try:
-        return FileSettings.model_validate(data), own
+        settings = FileSettings.model_validate(data)
     except ValidationError as error:
-        report = Report(path, document.lines)
-        for found in error.errors(include_url=False, include_input=False, include_context=False):
-            _explain(found["type"], found["msg"], found["loc"], report)
-        raise ConfigurationError(*report.errors, *own.errors) from None
+        report.explain(error, _KNOWN)
+    return settings, ServerFile(servers=servers, errors=tuple(report.errors), warnings=tuple(report.warnings))
 
 
-def _servers_of(path: Path) -> tuple[FileSettings, ServerFile]:
-    return FileSettings(), read_mcp_config(path)
-
-
-def _collect(read: Any, path: Path, errors: list[Problem]) -> tuple[FileSettings, ServerFile | None]:
-    try:
-        return read(path)
-    except ConfigurationError as error:
-        errors += error.problems
-        return FileSettings(), None
-
-
-def _explain(kind: str, message: str, where: Where, report: Report) -> None:
-    """One of pydantic's errors in our words, with its line."""
-    dotted = ".".join(map(str, where))
-    if kind != "extra_forbidden":
-        text = message.removeprefix("Input should be ")
-        text = text.replace("a valid tuple", "a list").replace("a valid dictionary", "a table")
-        report.error(f"`{dotted}` must be {text}." if text != message else f"`{dotted}`: {message}.", where)
-        return
-    *tables, key = map(str, where)
-    model = _TABLES.get(tables[0], FileSettings) if tables else FileSettings
-    known = [*model.model_fields, *(["servers"] if model is FileSettings else [])]
-    report.error(f"unknown key `{dotted}`.{did_you_mean(key, known)} Known: {listed(known)}.", where)
-
-
-def _mcp_paths(named: Sequence[Path], workspace: Path) -> tuple[list[Path], list[Problem]]:
-    if named:
-        return list(dict.fromkeys(named)), []
-    found = find_mcp_configs(workspace)
-    return found[:1], [
-        Problem(f"not read, since `{found[0].relative_to(workspace)}` is there; name both with --mcp-config.", path)
-        for path in found[1:]
-    ]
-
-
-def _with_bundled(
-    configured: Mapping[str, ServerSettings], folder: Path | None
-) -> tuple[dict[str, ServerSettings], list[Problem]]:
-    servers = dict(configured)
-    by_key = {sanitise(name): server for name, server in configured.items()}
+def _add_bundled(servers: dict[str, ServerSettings], folder: Path | None) -> list[Problem]:
+    """Adds the bundled servers whose names are free; says which are not."""
+    taken = {sanitise(name): server for name, server in servers.items()}
     warnings: list[Problem] = []
     for name, server in bundled_servers(folder).items():
-        if (own := by_key.get(name)) is None:
+        if (own := taken.get(name)) is None:
             servers[name] = server
         elif not own.disabled:
-            warnings.append(
-                Problem(f"your server `{own.name}` takes the place of the bundled one.", own.file, own.line)
-            )
-    return servers, warnings
+            message = f"your server `{own.name}` takes the place of the bundled one."
+            warnings.append(Problem(message, own.file, own.line))
+    return warnings

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from orchestrator.events import LimitReached
-from orchestrator.memory.tokens import estimate
+from orchestrator.memory.tokens import REQUEST_OVERHEAD, estimate
 from orchestrator.messages import Message, SystemMessage, UserMessage
 from orchestrator.models.base import Codec, ToolSpec
 
@@ -57,7 +57,7 @@ class Prompt:
             self._append(message)
         fresh = sum(self._estimates[measured + 1 :]) if reported else sum(self._estimates)
         if not reported:
-            fresh += estimate(self._encoded_tools)
+            fresh += estimate(self._encoded_tools) + REQUEST_OVERHEAD
         if stop is None:
             return Draft(
                 messages=(self._system, *transcript),

@@ -9,6 +9,8 @@ OTHER_BYTES_PER_TOKEN = 2.6
 """English and JSON have 3.5 to 4.5 bytes a token, Chinese three (a character): these are on the safe side."""
 
 MESSAGE_OVERHEAD = 4
+REQUEST_OVERHEAD = 48
+"""What a request has beside its messages and tools: its settings, and the template that a model wraps around it."""
 
 
 def estimate(encoded: bytes) -> int:

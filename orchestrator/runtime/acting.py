@@ -1,5 +1,6 @@
 """Answers the calls of a turn: each gets exactly one answer, whatever happens to it or to the others."""
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
@@ -16,7 +17,7 @@ from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.recorder import Recorder
-from orchestrator.runtime.state import CallState
+from orchestrator.runtime.state import CallState, is_object
 from orchestrator.runtime.tree import CALLER, Caller, Tree
 from orchestrator.tools import results
 from orchestrator.tools.arguments import InvalidArguments, canonical
@@ -29,13 +30,16 @@ logger = logging.getLogger(__name__)
 REPEATABLE: frozenset[Effect] = frozenset({"read", "idempotent", "agent"})
 """Calls that are sent again when a process died while they were under way. An agent's goes on in its own journal."""
 
-EARLY: frozenset[Effect] = frozenset({"read", "idempotent"})
-"""Calls that may start while the reply is still coming in."""
+EARLY: Effect = "read"
+"""Calls that may start while the reply is still coming in: what changes anything waits until its intent is durable."""
 
 IN_DOUBT = (
     "this call was under way when the process that ran it was killed. It may or may not have taken effect, and it was "
     "not repeated. Find out with another tool whether it did before you go on."
 )
+
+
+CUT_OFF = "your reply reached its output limit in the middle of this call. Make the call again with less in it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +60,11 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A call whose intent is noted."""
+    """A call whose intent is noted. `changed`: a person or a hook sent other arguments than the model asked for."""
 
     call: str
     wish: Wish
+    changed: bool = False
 
 
 @dataclass(slots=True)
@@ -95,7 +100,7 @@ class Acting:
     def ready(self, part: CallReady, turn: int) -> None:
         """A call is complete while the reply still comes in: it starts if it may, only reads, and nothing watches."""
         wish = self._wish(part.name, part.arguments)
-        if isinstance(wish, Refused) or wish.offer.effect not in EARLY or self._tree.hooks:
+        if isinstance(wish, Refused) or wish.offer.effect != EARLY or self._tree.hooks:
             return
         if self._judge(wish).verdict != "allow":
             return
@@ -130,12 +135,14 @@ class Acting:
             return None
         if call.phase == "approved":
             wish = self._checked(call)
+        elif self._cut_off(call):
+            wish = Refused(error="invalid_arguments", observation=results.failure(call.call.name, CUT_OFF))
         else:
             wish = await self._hooked(call, self._wish(call.call.name, call.call.arguments))
         if isinstance(wish, Refused):
             self._refuse(call, wish)
             return None
-        decision = Decision("allow", "") if call.phase == "approved" else self._judge(wish)
+        decision = self._judge(wish, approved=call.phase == "approved")
         if decision.verdict == "deny":
             self._refuse(call, Refused(error="denied", observation=_denied(wish.offer.name, decision.reason)))
             return None
@@ -143,6 +150,11 @@ class Acting:
             self._ask(call, wish, decision.reason)
             return None
         return self._intend(call, wish, attempt=1)
+
+    def _cut_off(self, call: CallState) -> bool:
+        """Whether a reply ended at its output limit inside this call; what is missing must not be guessed."""
+        state = self._recorder.state
+        return state.finish == "length" and call.call == state.calls[-1].call and not is_object(call.call.arguments)
 
     def _wish(self, name: str, arguments: str) -> Wish | Refused:
         """Arguments repaired, coerced and validated."""
@@ -195,9 +207,11 @@ class Acting:
             self._recorder.make(HookApplied, hook=name, moment="acting", decision=decision, call=call.call.id, **facts)
         )
 
-    def _judge(self, wish: Wish) -> Decision:
+    def _judge(self, wish: Wish, *, approved: bool = False) -> Decision:
+        """What the policy says now; what a person approved may have been forbidden since."""
+        mode = "all" if approved else self._tree.approve
         return self._tree.policy.decide(
-            wish.offer, roles=self._agent.roles, approve=self._agent.card.approve, mode=self._tree.approve
+            wish.offer, roles=self._agent.roles, approve=self._agent.card.approve, mode=mode
         )
 
     def _settle(self, call: CallState) -> Ready | None:
@@ -213,7 +227,8 @@ class Acting:
             self._refuse(call, Refused(error="unknown_tool", observation=problem))
             return None
         attempt = call.attempt + 1
-        self._recorder.note(self._recorder.make(ToolRetried, call=call.call.id, tool=name, attempt=attempt))
+        if call.effect != "agent":  # an agent's call is not made again: its run goes on where it stopped
+            self._recorder.note(self._recorder.make(ToolRetried, call=call.call.id, tool=name, attempt=attempt))
         return self._intend(call, Wish(offer=offer, arguments=dict(call.arguments or {})), attempt=attempt)
 
     def _intend(self, call: CallState, wish: Wish, *, attempt: int) -> Ready:
@@ -228,7 +243,13 @@ class Acting:
                 key=self._path(call.call.id),
             )
         )
-        return Ready(call=call.call.id, wish=wish)
+        return Ready(call=call.call.id, wish=wish, changed=self._changed(call, wish))
+
+    def _changed(self, call: CallState, wish: Wish) -> bool:
+        if call.phase == "asked" and not self._tree.hooks:
+            return False
+        asked = self._wish(call.call.name, call.call.arguments)
+        return isinstance(asked, Refused) or _key(asked) != _key(wish)
 
     def _ask(self, call: CallState, wish: Wish, reason: str) -> None:
         self._recorder.note(
@@ -280,7 +301,7 @@ class Acting:
                 ToolResult,
                 call=ready.call,
                 tool=ready.wish.offer.name,
-                observation=results.cut(reply.text),
+                observation=results.cut(_noted(ready.wish) + reply.text if ready.changed else reply.text),
                 error=reply.error,
                 seconds=outcome.seconds,
                 child=spent.run if spent is not None else None,
@@ -308,14 +329,21 @@ class Acting:
         outcome.done.set()
 
     async def _send(self, wish: Wish, call: str) -> Reply:
-        """A call of an agent holds no slot, so that nesting cannot deadlock; its time is the tree's."""
-        toolset, meta = self._agent.toolset, {wire.KEY: self._path(call)}
-        if wish.offer.effect != "agent":
+        """A call of an agent holds no slot, so that nesting cannot deadlock; it minds the time itself."""
+        if wish.offer.effect == "agent":
+            return await self._delegate(wish, call)
+        meta = {wire.KEY: self._path(call)}
+        with anyio.CancelScope(deadline=self._ledger.deadline):  # waiting for a turn takes of the run's time as well
             async with self._tree.slots:
-                remaining = max(0.001, self._ledger.remaining)
-                return await toolset.call(
-                    wish.offer, wish.arguments, timeout=self._tree.tool_timeout, remaining=remaining, meta=meta
+                await self._tree.hold()
+                return await self._agent.toolset.call(
+                    wish.offer, wish.arguments, timeout=self._tree.tool_timeout, meta=meta
                 )
+        problem = "the run's time was up before it answered; the call was stopped"
+        return Reply(text=results.failure(wish.offer.name, problem), error="timeout", meta={})
+
+    async def _delegate(self, wish: Wish, call: str) -> Reply:
+        """Calls an agent. What ends its driving ends that of its callers: it is no answer."""
         state = self._recorder.state.run
         caller = Caller(
             tree=self._tree,
@@ -327,13 +355,23 @@ class Acting:
         )
         token = CALLER.set(caller)
         try:
-            return await toolset.call(wish.offer, wish.arguments, timeout=None, remaining=None, meta=meta)
+            reply = await self._agent.toolset.call(
+                wish.offer, wish.arguments, timeout=None, meta={wire.KEY: self._path(call)}
+            )
         finally:
             CALLER.reset(token)
+        if caller.errors:
+            raise caller.errors[0]
+        return reply
 
 
 def _key(wish: Wish) -> str:
     return f"{wish.offer.name} {canonical(wish.arguments)}"
+
+
+def _noted(wish: Wish) -> str:
+    """Said before a result that the model would otherwise take for that of the call it made."""
+    return f"[Sent with other arguments than yours: {json.dumps(wish.arguments, ensure_ascii=False)}]\n"
 
 
 def _denied(tool: str, reason: str, note: str = "") -> str:

@@ -18,11 +18,12 @@ UNPARSEABLE_TURNS = 3
 SAME_RESULT = 3
 CYCLE_LENGTH = 4
 CYCLE_REPEATS = 3
+"""A cycle goes through two to four turns that are not all alike: one call whose result changes is watching."""
 
 Observed = tuple[str, Mapping[str, Any] | None, str, str, str | None]
 """Tool, arguments as sent (None: never became valid), arguments as written, observation, kind of error or None."""
 
-NO_FAILURE = frozenset({"denied"})
+NO_FAILURE = frozenset({"denied", "in_doubt"})
 """Kinds of error that neither count as a failure nor, as a success would, start the counting anew."""
 
 
@@ -72,7 +73,7 @@ class Breakers:
             self,
             failures=failures,
             results=results,
-            recent=(*self.recent, *signatures)[-CYCLE_LENGTH * CYCLE_REPEATS :],
+            recent=(*self.recent, _signature(*sorted(outcomes)))[-CYCLE_LENGTH * CYCLE_REPEATS :],
             failing_turns=0 if good else self.failing_turns + bool(failed),
         )
         return replace(state, tripped=state._verdict(failed, signatures))
@@ -86,13 +87,13 @@ class Breakers:
         for signature, tool in signatures.items():
             if self.results[signature] >= SAME_RESULT:
                 return "no_progress", f"{tool} gave the same result to the same arguments in {SAME_RESULT} turns"
-        for length in range(1, CYCLE_LENGTH + 1):
+        for length in range(2, CYCLE_LENGTH + 1):
             tail = self.recent[-length * CYCLE_REPEATS :]
-            if len(tail) == length * CYCLE_REPEATS and tail == tail[:length] * CYCLE_REPEATS:
-                return "no_progress", f"the same {length} calls were made {CYCLE_REPEATS} times over"
+            if tail == tail[:length] * CYCLE_REPEATS and len(set(tail)) > 1:
+                return "no_progress", f"the same calls of {length} turns were made {CYCLE_REPEATS} times over"
         return None
 
 
-def _signature(key: str, observation: str) -> bytes:
+def _signature(*parts: str) -> bytes:
     """Eight bytes that are the same in every process, unlike `hash`."""
-    return blake2b(f"{key}\0{observation}".encode("utf-8", "replace"), digest_size=8).digest()
+    return blake2b("\0".join(parts).encode("utf-8", "replace"), digest_size=8).digest()

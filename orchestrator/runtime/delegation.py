@@ -73,7 +73,12 @@ def agent_server(cards: Sequence[AgentCard], run: RunAgent) -> Server[Any]:
         card, caller = by_tool.get(params.name), CALLER.get(None)
         if card is None or caller is None:
             raise MCPError(INVALID_PARAMS, f"no agent {params.name!r} can be called here")
-        answer = await run(card, task_text(card, params.arguments or {}), caller)
+        task = task_text(card, params.arguments or {})
+        try:
+            answer = await run(card, task, caller)
+        except Exception as error:
+            caller.errors.append(error)
+            raise
         if answer.parked:
             # The caller finds the run again by its own call, so nothing more is needed to go on.
             return InputRequiredResult(request_state=answer.spent.run)

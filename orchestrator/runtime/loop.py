@@ -131,11 +131,14 @@ class Loop:
 
     async def _hooked(self, kind: Literal["thinking", "finishing"], answer: str = "") -> bool:
         """Shows a transition to the hooks; True when one of them turned the run another way."""
+        decided = self.state.decided
         for hook in self._tree.hooks:
             run = self.state.run
             moment = Moment(run_id=run.run, agent=run.agent, step=self.state.turn, kind=kind, answer=answer)
-            decision = await hook(moment)
             name = getattr(hook, "__name__", type(hook).__name__)
+            if (kind, name) in decided:  # before this sitting
+                continue
+            decision = await hook(moment)
             match decision:
                 case Redirect(message) if kind == "finishing":
                     self._note_hook(name, kind, "redirect", message)
@@ -159,6 +162,9 @@ class Loop:
         self._recorder.note(self._recorder.make(HookApplied, hook=hook, moment=kind, decision=decision, text=text))
 
     def _limit(self, limit: StopReason, detail: str, *, closing: bool) -> None:
+        """A run is stopped by the first limit that it reaches; what its closing request meets is not told."""
+        if (first := self.state.stop) is not None:
+            limit, detail = first.limit, first.detail
         self._recorder.note(self._recorder.make(LimitReached, limit=limit, detail=detail, closing=closing))
 
     async def _think(self, step: Think) -> None:
@@ -179,10 +185,7 @@ class Loop:
         room = Request(input=draft.input_tokens, output=self._agent.max_output_tokens, prices=self._agent.model.prices)
         grant = await self._ledger.reserve(room)
         if isinstance(grant, Refusal):
-            limit, detail = grant.limit, grant.detail
-            if state.stop is not None:
-                limit, detail = state.stop.limit, state.stop.detail
-            self._limit(limit, detail, closing=False)
+            self._limit(grant.limit, grant.detail, closing=False)
             return
         request = self._request(step, draft, grant)
         await self._recorder.save([self._intent(step, draft, grant)], durable=True)
@@ -269,10 +272,10 @@ class Loop:
         raise ModelError("broken_stream", f"the stream of {self._agent.model.name} ended without a reply")
 
     def _failed(self, error: ModelError, attempt: int, scope: Scope) -> None:
-        retry_in = None
-        if error.retryable and attempt < ATTEMPTS:
+        retry_in, failures = None, self.state.failures  # requests that were lost with a process are not failures
+        if error.retryable and failures + 1 < ATTEMPTS:
             # Spread, so that many runs that were refused together do not come back together.
-            backoff = FIRST_DELAY * 2 ** (attempt - 1) * random.uniform(1.0, 1.5)
+            backoff = FIRST_DELAY * 2**failures * random.uniform(1.0, 1.5)
             retry_in = min(LONGEST_DELAY, error.retry_after if error.retry_after is not None else backoff)
         scope.settle(ChatOutcome(error=error.kind, message=str(error)))
         self._recorder.note(

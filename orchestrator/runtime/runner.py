@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import anyio
 
 from orchestrator.cards import AgentCard
+from orchestrator.errors import JournalError
 from orchestrator.events import Limits, RunCancelled, RunParked, RunResumed, RunStarted
 from orchestrator.models.base import Model, ToolSpec
 from orchestrator.runtime import wire
@@ -17,7 +18,7 @@ from orchestrator.runtime.ledger import Amount, Ledger
 from orchestrator.runtime.loop import Loop
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.result import status_of, totals
-from orchestrator.runtime.state import RunState
+from orchestrator.runtime.state import RunState, audited, found
 from orchestrator.runtime.team import Kit, Team, digest
 from orchestrator.runtime.tree import Caller, Tree
 from orchestrator.tools.servers import leaf
@@ -74,7 +75,8 @@ class Runner:
             return Answer(
                 text=f"[{card.name} was stopped: {reason}; partial result]\n{text}", is_error=False, spent=spent
             )
-        return Answer(text=f"agent {card.name} {status}: {text}", is_error=True, spent=spent)
+        told = "\n".join([f"agent {card.name} {status}: {text}", audited(state), *found(state)])
+        return Answer(text=told, is_error=True, spent=spent)
 
     async def _run(
         self, tree: Tree, card: AgentCard, launch: Launch, outer: Ledger | None, roles: tuple[str, ...]
@@ -147,19 +149,34 @@ class Runner:
 
 
 async def _drive(loop: Loop, recorder: Recorder, tree: Tree) -> None:
-    """Drives a run to its end. A cancelled one says so in its journal before the cancellation goes on."""
+    """Drives a run to its end. A cancelled one says so in its journal before the cancellation goes on.
+
+    Whatever ends the driving, what happened until then is written. An error ends no run: it can be resumed, and so can
+    those below it, which are cancelled only together with the top one.
+    """
     try:
         await loop.drive()
     except anyio.get_cancelled_exc_class():
-        if tree.parking:
-            ending = recorder.make(RunParked, reason="interrupted")
-        else:
-            ending = recorder.make(RunCancelled, reason="cancelled by its caller")
+        parks = tree.parking and recorder.state.end is None
         with anyio.CancelScope(shield=True):
-            await recorder.save([ending] if recorder.state.end is None else [])
+            await recorder.save([recorder.make(RunParked, reason="interrupted")] if parks else [])
+            if not tree.parking and recorder.state.run.parent is None:
+                await _cancel(tree)
         raise
     except ExceptionGroup as group:
-        raise leaf(group) from group
+        error = leaf(group)
+        if not isinstance(error, JournalError):
+            with anyio.CancelScope(shield=True):
+                await recorder.save()
+        raise error from group
+
+
+async def _cancel(tree: Tree) -> None:
+    """Ends every run of a tree that has not ended, the top one last."""
+    for run, state in reversed(list(tree.states.items())):
+        if state.end is None and state.started is not None:
+            recorder = Recorder(tree, run, state.run.agent, state)
+            await recorder.save([recorder.make(RunCancelled, reason="cancelled by its caller")])
 
 
 def outcome_of(run: str, states: Mapping[str, RunState]) -> RunOutcome:

@@ -1,12 +1,14 @@
 """One process driving one run, from claim to release: a sitting. A run may take several."""
 
+import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
 
 from orchestrator.cards import AgentCard
-from orchestrator.errors import Fenced, UnknownRun
+from orchestrator.errors import Fenced, JournalError, UnknownRun
 from orchestrator.events import PublicEvent
 from orchestrator.runtime.hooks import Hook
 from orchestrator.runtime.journal import Claim, Journal
@@ -16,6 +18,8 @@ from orchestrator.runtime.state import RunState, fold
 from orchestrator.runtime.tree import Approver, Tree
 from orchestrator.tools.policy import Mode, Policy
 from orchestrator.tracing.port import RunFacts, TraceContext, Tracer
+
+logger = logging.getLogger(__name__)
 
 HEARTBEATS_A_LEASE = 3
 
@@ -60,15 +64,18 @@ class Sittings:
             await anyio.sleep(self._seat.journal.lease / HEARTBEATS_A_LEASE)
             for tree, scope in list(self._live.values()):
                 try:
-                    await self._seat.journal.renew(tree.claim)
+                    await tree.hold(at_once=True)
                 except Fenced:
                     scope.cancel()
+                except JournalError as error:  # the run finds out itself, when it has something to write
+                    logger.warning("the claim of run %s could not be renewed: %s", tree.claim.root, error)
 
-    def park(self) -> None:
-        """Ends the driving of every run at once; each of them says so in its journal and can be resumed."""
+    def park(self) -> bool:
+        """Ends the driving of every run at once; each says so in its journal and can be resumed. False: none runs."""
         for tree, scope in self._live.values():
             tree.parking = True
             scope.cancel()
+        return bool(self._live)
 
     async def begin(self, card: AgentCard, launch: Launch, options: RunOptions, publish: Publish) -> RunResult:
         """Drives a new run to its end."""
@@ -102,10 +109,11 @@ class Sittings:
                 states = await self.history(launch.run)
             tree = Tree(
                 claim=claim,
+                held=time.time(),
                 journal=seat.journal,
                 tracer=seat.tracer,
                 trace=TraceContext(trace_id="", span_id=""),
-                publish=publish,
+                publish=_harmless(publish),
                 slots=anyio.CapacityLimiter(seat.parallel),
                 tool_timeout=seat.tool_timeout,
                 policy=seat.policy,
@@ -149,8 +157,27 @@ async def history(journal: Journal, root: str) -> dict[str, RunState]:
     return states
 
 
+def _harmless(publish: Publish) -> Publish:
+    """Watchers only watch: one that fails is told about once, and the run goes on without it."""
+    failed = False
+
+    def tell(event: PublicEvent) -> None:
+        nonlocal failed
+        if failed:
+            return
+        try:
+            publish(event)
+        except Exception:
+            failed = True
+            logger.exception("a watcher of run %s failed and sees nothing more", event.run_id)
+
+    return tell
+
+
 async def _release(journal: Journal, claim: Claim) -> None:
     try:
         await journal.release(claim)
     except Fenced:
         return  # somebody else holds it already: there is nothing to give back
+    except JournalError as error:  # what the run came to is not lost with it; the claim runs out by itself
+        logger.warning("the claim of run %s could not be given back: %s", claim.root, error)

@@ -35,7 +35,16 @@ from orchestrator.events import (
     ToolResult,
     ToolRetried,
 )
-from orchestrator.messages import AssistantMessage, Cost, Message, ToolCall, ToolMessage, Usage, UserMessage
+from orchestrator.messages import (
+    AssistantMessage,
+    Cost,
+    FinishReason,
+    Message,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
 from orchestrator.runtime.breakers import Breakers
 
 EMPTY_REPLY = (
@@ -106,12 +115,15 @@ class RunState(NamedTuple):
     outstanding: Reservation | None = None
     lost: tuple[Reservation, ...] = ()
     attempts: int = 0
+    failures: int = 0
     failure: ModelFailed | None = None
     answer: str | None = None
+    decided: tuple[tuple[str, str], ...] = ()
     stop: LimitReached | None = None
     closed: bool = False
     parked: RunParked | None = None
     end: RunFinished | RunFailed | RunCancelled | None = None
+    finish: FinishReason | None = None
     input_tokens: int = 0
     asked: int = 0
     measured: int = 0
@@ -235,22 +247,29 @@ def _close(state: RunState, stop: LimitReached) -> Step:
     failed = state.failure is not None and state.failure.retry_in is None
     if stop.closing and not state.closed and not failed:
         return _think(state, closing=True)
-    return Finish("stopped", stop.limit, state.answer or partial_answer(state))
+    return Finish("stopped", stop.limit, partial_answer(state, stop))
 
 
-def partial_answer(state: RunState) -> str:
-    """What a stopped run has to say without asking the model again: the limit, the last thought, what was done."""
-    assert state.stop is not None
+def partial_answer(state: RunState, stop: LimitReached) -> str:
+    """What a stopped run has to say: its last words or what it found, and in any case the limit and what was done."""
+    audit = f"Stopped before the task was done: {stop.limit} ({stop.detail}). {audited(state)}"
+    return f"{state.answer}\n\n[{audit}]" if state.answer else "\n".join([audit, *found(state)])
+
+
+def audited(state: RunState) -> str:
+    """How much was done."""
     made = [action for step in state.steps for action in step.actions]
     failed = sum(action.is_error for action in made)
-    lines = [f"Stopped before the task was done: {state.stop.limit} ({state.stop.detail})."]
-    if thought := state.last_thought:
-        lines.append(f"Last thought: {thought}")
-    lines.append(f"Done so far: {len(state.steps)} steps, {len(made)} tool calls, {failed} of them failed.")
-    good = [action for action in made if not action.is_error]
+    return f"Done so far: {len(state.steps)} steps, {len(made)} tool calls, {failed} of them failed."
+
+
+def found(state: RunState) -> list[str]:
+    """The last thought and the last good result of a run that did not come to an answer."""
+    lines = [f"Last thought: {thought}"] if (thought := state.last_thought) else []
+    good = [action for step in state.steps for action in step.actions if not action.is_error]
     if good:
         lines.append(f"Last result ({good[-1].call.name}): {good[-1].observation[:2000]}")
-    return "\n".join(lines)
+    return lines
 
 
 def apply(state: RunState, event: JournalEvent) -> RunState:
@@ -272,9 +291,9 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
         case HookApplied():
             return _apply_hook(state, event)
         case LimitReached():
-            return state._replace(stop=event, failure=None, attempts=0)
+            return state._replace(stop=event, failure=None, failures=0, attempts=0)
         case RunParked():
-            return state._replace(parked=event, name="WAITING", outstanding=None)
+            return _unsettled(state)._replace(parked=event, name="WAITING")
         case RunFinished():
             return state._replace(end=event, answer=event.answer, name="FINISHED")
         case RunFailed() | RunCancelled():
@@ -286,8 +305,14 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
 def _resumed(state: RunState) -> RunState:
     """Another process goes on: what was under way is in doubt, and a lost model reply stays charged at its worst."""
     calls = tuple(call._replace(interrupted=True) if call.phase == "sent" else call for call in state.calls)
-    lost = state.lost if state.outstanding is None else (*state.lost, state.outstanding)
-    return state._replace(calls=calls, lost=lost, outstanding=None, parked=None)
+    return _unsettled(state)._replace(calls=calls, parked=None)
+
+
+def _unsettled(state: RunState) -> RunState:
+    """Nobody will see the reply to the request that was under way: it may have cost its worst."""
+    if state.outstanding is None:
+        return state
+    return state._replace(lost=(*state.lost, state.outstanding), outstanding=None)
 
 
 def _apply_model(state: RunState, event: ModelIntent | ModelResult | ModelFailed) -> RunState:
@@ -300,12 +325,13 @@ def _apply_model(state: RunState, event: ModelIntent | ModelResult | ModelFailed
                 attempts=event.attempt,
                 outstanding=reserved,
                 failure=None,
+                decided=(),
                 asked=event.messages,
             )
         case ModelResult():
             return _replied(state, event)
         case ModelFailed():
-            return state._replace(failure=event, outstanding=None)
+            return state._replace(failure=event, failures=state.failures + 1, outstanding=None)
 
 
 def _replied(state: RunState, event: ModelResult) -> RunState:
@@ -313,9 +339,11 @@ def _replied(state: RunState, event: ModelResult) -> RunState:
     state = state._replace(
         outstanding=None,
         attempts=0,
+        failures=0,
         failure=None,
         own=state.own + event.usage,
         own_cost=state.own_cost + event.cost,
+        finish=event.finish,
         input_tokens=event.usage.input_tokens,
         measured=state.asked,
     )
@@ -331,7 +359,8 @@ def _replied(state: RunState, event: ModelResult) -> RunState:
         )
     step = StepRecord(n=event.turn, thought=message.text)
     if not message.text.strip():
-        messages = (*state.messages, UserMessage(text=EMPTY_REPLY))
+        # The empty reply stays in: many servers refuse two user messages in a row.
+        messages = (*state.messages, replace(message, text=""), UserMessage(text=EMPTY_REPLY))
         return state._replace(messages=messages, steps=(*state.steps, step), breakers=state.breakers.unparseable())
     return state._replace(messages=(*state.messages, message), steps=(*state.steps, step), answer=message.text)
 
@@ -385,8 +414,8 @@ def _apply_approval(state: RunState, event: ApprovalAsked | ApprovalDecided) -> 
                 digest=event.digest,
             )
         case ApprovalDecided():
-            call = next(item for item in state.calls if item.call.id == event.call)
-            if call.phase != "waiting" or call.digest != event.digest:
+            call = next((item for item in state.calls if item.call.id == event.call), None)
+            if call is None or call.phase != "waiting" or call.digest != event.digest:
                 return state  # the first verdict stands, and one on other arguments is none
             phase = "approved" if event.approved else "denied"
             arguments = call.arguments if event.arguments is None else event.arguments
@@ -395,6 +424,7 @@ def _apply_approval(state: RunState, event: ApprovalAsked | ApprovalDecided) -> 
 
 def _apply_hook(state: RunState, event: HookApplied) -> RunState:
     """A redirection is one more message; an answer may be replaced; a call's fate follows in events of its own."""
+    state = state._replace(decided=(*state.decided, (event.moment, event.hook)))
     if event.decision == "redirect":
         return state._replace(messages=(*state.messages, UserMessage(text=event.text)), answer=None)
     if event.moment == "finishing":
@@ -432,12 +462,13 @@ def _answered(state: RunState) -> RunState:
 
 def _as_sent(state: CallState) -> ToolCall:
     """The call as the model is shown it from now on: broken JSON that was mended is shown mended."""
-    if state.arguments is None or _is_object(state.call.arguments):
+    if state.arguments is None or is_object(state.call.arguments):
         return state.call
     return replace(state.call, arguments=json.dumps(state.arguments, ensure_ascii=False))
 
 
-def _is_object(text: str) -> bool:
+def is_object(text: str) -> bool:
+    """Whether a text is a whole JSON object."""
     try:
         return isinstance(json.loads(text), dict)
     except ValueError:

@@ -38,7 +38,7 @@ class Tree:
     """One run with everything below it, in one sitting.
 
     `parking` is set when the process is about to end: what is cancelled then goes on later. `states` holds every run
-    of the tree as it stands, those of earlier sittings included.
+    of the tree as it stands, those of earlier sittings included. `held` is when the claim was last sure to be ours.
     """
 
     claim: Claim
@@ -56,6 +56,18 @@ class Tree:
     parking: bool = False
     states: dict[str, RunState] = field(default_factory=dict[str, RunState])
     now: Callable[[], float] = time.time
+    held: float = 0.0
+
+    async def hold(self, *, at_once: bool = False) -> None:
+        """Renews the claim when it may have run out meanwhile, so that no effect begins in a run that another drives.
+
+        Raises:
+            Fenced: another process has taken over.
+        """
+        now = self.now()
+        if at_once or now - self.held >= self.journal.lease:
+            await self.journal.renew(self.claim)
+            self.held = now
 
     def below(self, run: str) -> Mapping[str, RunState]:
         """A run and all runs below it."""
@@ -64,7 +76,10 @@ class Tree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who is calling a tool right now: an agent of this process, in this very task."""
+    """Who is calling a tool right now: an agent of this process, in this very task.
+
+    `errors` is where the callee leaves what went wrong in driving it, since a server can only answer.
+    """
 
     tree: Tree
     run: str
@@ -72,6 +87,7 @@ class Caller:
     depth: int
     ledger: Ledger
     roles: tuple[str, ...] = ()
+    errors: list[Exception] = field(default_factory=list[Exception])
 
 
 CALLER: ContextVar[Caller] = ContextVar("orchestrator_caller")

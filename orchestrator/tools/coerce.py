@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from orchestrator.tools import dates
-from orchestrator.tools.repair import is_list, is_object, repaired_container
+from orchestrator.tools.repair import is_list, is_object
+repaired_container=None
 from orchestrator.tools.validation import Compiled, Fault, Pointer
 
 _ROUNDS: Final = 24

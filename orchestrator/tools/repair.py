@@ -1,8 +1,8 @@
 """Reading JSON that a model wrote badly.
 
-Knows text only, no schema. Cheap and certain readings come first: the standard decoder, then `lenient`. `json_repair`,
-a guesser in pure Python, comes last and only for short texts. Above it is `arguments`, which turns failures into
-observations.
+Knows text only, no schema. The standard decoder comes first, wherever in the text the JSON begins; `json_repair`, a
+guesser in pure Python, comes last, only for short texts and in its strict mode, in which it makes up no values. Above
+it is `arguments`, which turns failures into observations.
 """
 
 import json
@@ -10,35 +10,23 @@ import math
 import re
 from typing import Any, Final, TypeGuard
 
-from orchestrator.tools import lenient
-
 MAX_DEPTH: Final = 64
 """Brackets within brackets. Real calls stay below ten; validating and copying recurse, so there is a bound."""
-MAX_GUESSED: Final = 2_000
-"""Characters given to `json_repair`, whose time grows with the square of a hostile text's length, and worse."""
+MAX_GUESSED: Final = 4_000
+"""Characters given to `json_repair`, which takes a second for hostile ones, and for twice as many five."""
 _MAX_ENCODINGS: Final = 3
 
-_STRUCTURE: Final = dict(zip("｛｝［］【】：，、．－＋　０１２３４５６７８９", "{}[][]:,,.-+ 0123456789", strict=True))
-_CLOSERS = {
-    '"': '"',
-    "'": "'",
-    "“": "”“",
-    "”": "”“",
-    "„": "“”",
-    "＂": "＂",
-    "「": "」",
-    "『": "』",
-    "‘": "’‘",
-    "’": "’‘",
-}
-_FOREIGN = re.compile("[" + "".join(_STRUCTURE) + "“”„＂「」『』‘’]")
-_STRING_END = re.compile(r"\s*(?:[:,}\]：，｝］]|\Z)")
+_WIDE: Final = str.maketrans("｛｝［］【】：，、．－＋　０１２３４５６７８９", "{}[][]:,,.-+ 0123456789")
+_FOREIGN = re.compile("[“„＂「『" + "".join(map(chr, _WIDE)) + "]")
+_TOKEN = re.compile(r"""("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?)|[“”„＂「『]([^“”＂」』]*)(?:[“”＂」』]|\Z)|.""", re.DOTALL)
 _THOUGHT = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _FENCE = re.compile(r"```[A-Za-z0-9_+-]*\s*(?=[{\[\"'｛“])")
 _KEY = re.compile(r"""\s*(["'])[\w.\- ]{1,64}\1\s*:""")
-_PLACEHOLDER = re.compile(r"\{[\w.\- ]*\}")
-_BRACKET = re.compile(r"[{}\[\]()]")
+_OBJECT = re.compile(r"\{(?!\s*[\w.\-][\w.\- ]*\})")
+"""Where an object begins; `{name}` is a placeholder in prose."""
+_AFTERWORD = re.compile(r"""(?<=[}\]])[^"'{}\[\]:,]+\Z""")
+_NOT_FINITE = re.compile(r"[:,\[]\s*([+-]?(?:NaN|Infinity))\s*[,}\]]")
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -64,9 +52,8 @@ def _finite(literal: str) -> float:
     return number if math.isfinite(number) else _not_finite(literal)
 
 
-_STRICT = json.JSONDecoder(parse_constant=_not_finite, parse_float=_finite)
 _LENIENT = json.JSONDecoder(parse_constant=_not_finite, parse_float=_finite, strict=False)
-decode = _STRICT.decode
+decode = json.JSONDecoder(parse_constant=_not_finite, parse_float=_finite).decode
 
 
 def repair(text: str) -> Any:
@@ -80,18 +67,6 @@ def repair(text: str) -> Any:
         raise ValueError("it is a string, not an object")
     check_sound(value)
     return value
-
-
-def repaired_container(text: str) -> Any:
-    """A list or object written as a string inside of arguments, or None."""
-    if not text.lstrip().startswith(("[", "{", "［", "｛")):
-        return None
-    try:
-        value = _read(text)
-        check_sound(value)
-    except ValueError:
-        return None
-    return value if is_list(value) or is_object(value) else None
 
 
 def check_sound(value: Any) -> None:
@@ -121,11 +96,10 @@ def _read(text: str) -> Any:
     if not text:
         return {}
     value = _decoded(text)
-    if value is not None:
-        return value
-    plain = _plain(text) if _FOREIGN.search(text) else text
-    value = _decoded(plain) if plain != text else None
-    return value if value is not None else _guessed(plain)
+    if value is None and len(text) <= MAX_GUESSED and _FOREIGN.search(text):
+        text = _TOKEN.sub(_plain, text)
+        value = _decoded(text)
+    return _guessed(text) if value is None else value
 
 
 def _core(text: str) -> str:
@@ -146,15 +120,19 @@ def _core(text: str) -> str:
 
 
 def _decoded(text: str) -> Any:
-    """What a tolerant but exact decoder reads at the first bracket, or None. Text after it is left aside."""
+    """What an exact decoder reads at the first bracket, or None. Text after it is left aside."""
     if text.startswith('"'):
         value, end = _raw(text, 0)
         if isinstance(value, str) and not text[end:].strip("` \n"):
             return value
     start = _start(text)
-    value, end = _raw(text, start) if start is not None else (None, 0)
-    if is_object(value) and _another(text, end, value):
-        raise ValueError("it holds several objects; send one object in one call")
+    if start is None:
+        return None
+    value, end = _raw(text, start)
+    if is_object(value) and (start := text.find("{", end)) >= 0:
+        other, _ = _raw(text, start)
+        if other and other != value:
+            raise ValueError("it holds several objects; send one object in one call")
     return value
 
 
@@ -170,90 +148,33 @@ def _raw(text: str, start: int) -> tuple[Any, int]:
 
 
 def _start(text: str) -> int | None:
-    """Where the JSON begins: a list only at the very beginning, an object anywhere but at a `{name}` within prose."""
-    if text.startswith("{"):
+    """Where the JSON begins: a list only at the very beginning, an object anywhere."""
+    if text.startswith("{") or (text.startswith("[") and not 0 < text.find("]") < text.find("{")):
         return 0
-    brace = text.find("{")
-    if text.startswith("[") and not 0 < text.find("]") < brace:
-        return 0
-    start = brace
-    while start >= 0 and (placeholder := _PLACEHOLDER.match(text, start)):
-        start = text.find("{", placeholder.end())
-    return start if start >= 0 else brace if brace >= 0 else None
+    found = _OBJECT.search(text)
+    return found.start() if found else None
 
 
-def _another(text: str, end: int, first: dict[str, Any]) -> bool:
-    start = text.find("{", end)
-    if start < 0:
-        return False
-    value, _ = _raw(text, start)
-    if value is None:
-        try:
-            value, _ = lenient.read(text, start, _LENIENT, MAX_DEPTH)
-        except ValueError:
-            return False  # braces in prose
-    return bool(value) and value != first
-
-
-def _plain(text: str) -> str:
+def _plain(token: re.Match[str]) -> str:
     """Full-width punctuation, digits and typographic quotes outside of strings as ASCII."""
-    out: list[str] = []
-    closers = ""
-    last = "{"
-    escaped = False
-    for index, char in enumerate(text):
-        if closers:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char in closers and (char != "'" or _STRING_END.match(text, index + 1)):
-                closers, char = "", char if char in "\"'" else '"'
-            elif char == '"' and closers != "'":
-                closers, char = ("", char) if _STRING_END.match(text, index + 1) else (closers, '\\"')
-        elif char in _CLOSERS and (char not in "'‘’" or last in "{[:,"):
-            closers, char = _CLOSERS[char], char if char in "\"'" else '"'
-            last = char
-        else:
-            char = _STRUCTURE.get(char, char)
-            last = last if char.isspace() else char
-        out.append(char)
-    return "".join(out)
+    string, quoted = token.groups()
+    if string is not None:
+        return string
+    return token.group().translate(_WIDE) if quoted is None else '"' + quoted.replace('"', '\\"') + '"'
 
 
 def _guessed(text: str) -> Any:
-    if _KEY.match(text):
-        text = "{" + text
+    text = "{" + text if _KEY.match(text) else text
     start = _start(text)
     if start is None:
         raise ValueError("there is no JSON object in it")
-    try:
-        value, end = lenient.read(text, start, _LENIENT, MAX_DEPTH)
-    except NotFinite:
-        raise
-    except ValueError:
-        return _guessed_by_library(text[start:])
-    if is_object(value) and _another(text, end, value):
-        raise ValueError("it holds several objects; send one object in one call")
-    return value
-
-
-def _guessed_by_library(text: str) -> Any:
-    if _deepest(text) > MAX_DEPTH:
-        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
     if len(text) > MAX_GUESSED:
         raise ValueError(f"it is broken JSON, and with {len(text)} characters too long to be guessed at")
-    from json_repair import loads  # noqa: PLC0415 - 90 ms to import, and most runs never need it
+    if literal := _NOT_FINITE.search(text):
+        _not_finite(literal.group(1))
+    from json_repair import loads  # noqa: PLC0415 - 20 ms to import, and most runs never need it
 
     try:
-        return loads(text, skip_json_loads=True)
+        return loads(_AFTERWORD.sub("", text[start:]), skip_json_loads=True, strict=True)
     except Exception as error:  # a guesser on hostile text may fail in any way
-        raise ValueError("it is broken JSON that cannot be mended") from error
-
-
-def _deepest(text: str) -> int:
-    depth = deepest = 0
-    for bracket in _BRACKET.finditer(text):
-        depth = depth + 1 if bracket.group() in "{[(" else max(depth - 1, 0)
-        deepest = max(deepest, depth)
-    return deepest
+        raise ValueError("it is broken JSON, or several objects, without a certain reading") from error

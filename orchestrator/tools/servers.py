@@ -118,10 +118,9 @@ class Server:
         arguments: dict[str, Any],
         *,
         timeout: float | None,
-        remaining: float | None,
         meta: Mapping[str, Any],
     ) -> CallToolResult | InputRequiredResult:
-        """Calls a tool. `timeout` is the general limit, `remaining` what is left of the run; in seconds.
+        """Calls a tool. `timeout` is the general limit, in seconds; it starts when the call's turn comes.
 
         Raises:
             ToolUnavailable: the server is down, or went down during the call.
@@ -129,12 +128,11 @@ class Server:
             MCPError: the server refused the request.
         """
         client = await self._live()
-        limits = [limit for limit in (self.terms.timeout or timeout, remaining) if limit is not None]
-        limit = min(limits, default=None)
+        limit = self.terms.timeout or timeout
         try:
             async with self._slots if self.terms.concurrency else nullcontext():
                 if limit is not None and _any(tool, self.terms.long_running):
-                    return await self._call_long(client, tool, arguments, limit, remaining, meta)
+                    return await self._call_long(client, tool, arguments, limit, meta)
                 return await client.session.call_tool(
                     tool, arguments, read_timeout_seconds=limit, meta=_meta(meta), allow_input_required=True
                 )
@@ -148,21 +146,14 @@ class Server:
             raise
 
     async def _call_long(
-        self,
-        client: Client,
-        tool: str,
-        arguments: dict[str, Any],
-        limit: float,
-        remaining: float | None,
-        meta: Mapping[str, Any],
+        self, client: Client, tool: str, arguments: dict[str, Any], limit: float, meta: Mapping[str, Any]
     ) -> CallToolResult | InputRequiredResult:
-        """A call whose time starts anew with each report of progress, within the time of the run."""
-        end = anyio.current_time() + (remaining if remaining is not None else float("inf"))
+        """A call whose time starts anew with each report of progress."""
         with anyio.CancelScope(deadline=anyio.current_time() + limit) as scope:
 
             async def report(progress: float, total: float | None, message: str | None) -> None:
                 del progress, total, message
-                scope.deadline = min(anyio.current_time() + limit, end)
+                scope.deadline = anyio.current_time() + limit
 
             return await client.session.call_tool(
                 tool, arguments, progress_callback=report, meta=_meta(meta), allow_input_required=True

@@ -6,10 +6,11 @@ A call never raises but for cancellation: whatever goes wrong is a reply that th
 import difflib
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 import anyio.abc
 import pydantic
 from mcp.shared.exceptions import MCPError
@@ -25,6 +26,9 @@ from orchestrator.tools.names import distinct, model_name
 from orchestrator.tools.servers import Server, ToolTimeout, describe
 
 logger = logging.getLogger(__name__)
+
+PROCESS_PARALLEL = 64
+"""Tool calls at once in this process, over all runs; more wait in turn. Calls of agents are not counted."""
 
 AGENTS = "agents"
 """The server that specialists are tools of; no configured server may have its name."""
@@ -69,6 +73,7 @@ class Toolset:
         self._offers: dict[str, Offer] = {}
         self._seen: set[tuple[str, str]] = set()
         self._started: set[str] = set()
+        self._slots = anyio.CapacityLimiter(PROCESS_PARALLEL)
         self._group: anyio.abc.TaskGroup
 
     @asynccontextmanager
@@ -110,17 +115,15 @@ class Toolset:
         arguments: dict[str, Any],
         *,
         timeout: float | None,
-        remaining: float | None,
         meta: Mapping[str, Any],
     ) -> Reply:
         """Calls a tool and words whatever happens for the model.
 
-        `timeout` is the limit where the server has none of its own, `remaining` what is left of the run; in seconds.
+        `timeout`, in seconds, is the limit where the server has none of its own.
         """
         try:
-            result = await offer.server.call(
-                offer.tool.name, arguments, timeout=timeout, remaining=remaining, meta=meta
-            )
+            async with nullcontext() if offer.effect == "agent" else self._slots:
+                result = await offer.server.call(offer.tool.name, arguments, timeout=timeout, meta=meta)
         except ToolUnavailable as error:
             return Reply(text=results.failure(offer.name, str(error)), error="unavailable", meta={})
         except ToolTimeout as error:

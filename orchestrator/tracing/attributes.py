@@ -10,45 +10,31 @@ the agent's span above it says.
 """
 
 import re
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
-from orchestrator.messages import Usage
 from orchestrator.tracing.content import capped_json, capped_result, clean
 from orchestrator.tracing.port import ChatFacts, ChatOutcome, Outcome, RunFacts, RunOutcome, ToolFacts, ToolOutcome
 
 Attributes = dict[str, str | bool | int | float | list[str]]
 
-CANCELLED = "cancelled"
-OTHER = "_OTHER"
-
-_CURRENCY = "USD"
 _KIND = re.compile(r"[\w.:-]{1,64}")
-
-
-class Failure(NamedTuple):
-    """`kind` is of low cardinality; `message` is for people."""
-
-    kind: str
-    message: str
+_TOTALS = ("input_tokens", "output_tokens", "cached_tokens", "model_calls", "tool_calls")
 
 
 def of_run(facts: RunFacts, operation: str) -> Attributes:
-    attributes: Attributes = {
+    return {
         "gen_ai.operation.name": operation,
         "gen_ai.agent.name": facts.agent,
-        "gen_ai.conversation.id": _conversation(facts.run_id),
+        "gen_ai.conversation.id": facts.run_id.partition("/")[0],  # the top-level run's: a child's is `<run>/<call>`
         "orchestrator.run.id": facts.run_id,
-    }
-    if operation == "invoke_workflow":
-        attributes["gen_ai.workflow.name"] = facts.agent
-        return attributes
-    if facts.description:
-        attributes["gen_ai.agent.description"] = clean(facts.description)
-    if facts.model:
-        attributes["gen_ai.request.model"] = facts.model
-    if facts.provider:
-        attributes["gen_ai.provider.name"] = facts.provider
-    return attributes
+    } | _known(
+        {
+            "gen_ai.workflow.name": facts.agent if operation == "invoke_workflow" else "",
+            "gen_ai.agent.description": clean(facts.description),
+            "gen_ai.request.model": facts.model,
+            "gen_ai.provider.name": facts.provider,
+        }
+    )
 
 
 def of_chat(facts: ChatFacts) -> Attributes:
@@ -58,27 +44,26 @@ def of_chat(facts: ChatFacts) -> Attributes:
         "gen_ai.request.model": facts.model,
         "gen_ai.request.max_tokens": facts.max_output_tokens,
         "gen_ai.agent.name": facts.agent,
-        "gen_ai.conversation.id": _conversation(facts.run_id),
+        "gen_ai.conversation.id": facts.run_id.partition("/")[0],
         "orchestrator.step": facts.step,
     }
 
 
 def of_tool(facts: ToolFacts, capture: bool) -> Attributes:
-    attributes: Attributes = {
+    return {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": clean(facts.tool),
         "gen_ai.tool.type": "function",
         "gen_ai.tool.call.id": facts.call,
         "gen_ai.agent.name": facts.agent,
-    }
-    if facts.server:
-        attributes["mcp.method.name"] = "tools/call"
-        attributes["orchestrator.server"] = facts.server
-    if facts.transport:
-        attributes["network.transport"] = facts.transport
-    if capture:
-        attributes["gen_ai.tool.call.arguments"] = capped_json(dict(facts.arguments))
-    return attributes
+    } | _known(
+        {
+            "mcp.method.name": "tools/call" if facts.server else "",
+            "orchestrator.server": facts.server,
+            "network.transport": facts.transport,
+            "gen_ai.tool.call.arguments": capped_json(dict(facts.arguments)) if capture else "",
+        }
+    )
 
 
 def of_outcome(outcome: Outcome, capture: bool) -> Attributes:
@@ -91,91 +76,77 @@ def of_outcome(outcome: Outcome, capture: bool) -> Attributes:
             return {
                 "orchestrator.run.status": outcome.status,
                 "orchestrator.run.stop_reason": outcome.stop_reason,
-                **_rolled_up("orchestrator.own.", outcome.own_usage),
-                **_rolled_up("orchestrator.tree.", outcome.usage),
+                **{f"orchestrator.own.{name}": getattr(outcome.own_usage, name) for name in _TOTALS},
+                **{f"orchestrator.tree.{name}": getattr(outcome.usage, name) for name in _TOTALS},
                 "orchestrator.cost.amount": float(outcome.cost.amount),
-                "orchestrator.cost.currency": _CURRENCY,
+                "orchestrator.cost.currency": "USD",
                 "orchestrator.cost.known": outcome.cost.known,
             }
         case _:
             assert_never(outcome)
 
 
-def failure(outcome: Outcome, capture: bool) -> Failure | None:
-    """None when it went well; a run that a limit stopped or that waits for a person went well too."""
+def cost_event(outcome: ChatOutcome) -> Attributes:
+    """What a model call cost, so that the events of a trace are its ledger; empty when nothing was spent."""
+    if outcome.error is not None and not outcome.usage.tokens:
+        return {}
+    known = outcome.cost.known and outcome.tree_cost.known
+    return {
+        "amount": float(outcome.cost.amount),
+        "run_total": float(outcome.tree_cost.amount),
+        "tokens": outcome.usage.tokens,
+        **({} if known else {"orchestrator.cost.known": False}),
+    }
+
+
+def failure(outcome: Outcome, capture: bool) -> tuple[str, str] | None:
+    """Kind, of low cardinality, and message, for people; None when it went well.
+
+    A run that a limit stopped or that waits for a person went well too.
+    """
     match outcome:
         case ChatOutcome(error=str(error)):
             return _failure(error, outcome.message)
         case ToolOutcome(error=str(error)):
             return _failure(error, outcome.text if capture else "")
         case RunOutcome(status="cancelled"):
-            return Failure(CANCELLED, clean(outcome.error or CANCELLED))
-        case RunOutcome(error=str(error)):
-            return _failure(error, "")
+            return _failure("cancelled", outcome.error or "")
         case RunOutcome(status="failed"):
-            return _failure(outcome.stop_reason, "")
+            return _failure(outcome.error or outcome.stop_reason, "")
         case _:
             return None
 
 
-def cost_event(outcome: ChatOutcome) -> Attributes | None:
-    """What a model call cost, so that the events of a trace are its ledger; None when nothing was spent."""
-    if outcome.error is not None and not outcome.usage.tokens:
-        return None
-    event: Attributes = {
-        "amount": float(outcome.cost.amount),
-        "run_total": float(outcome.tree_cost.amount),
-        "tokens": outcome.usage.tokens,
-    }
-    if not (outcome.cost.known and outcome.tree_cost.known):
-        event["orchestrator.cost.known"] = False
-    return event
-
-
 def _of_chat_outcome(outcome: ChatOutcome) -> Attributes:
-    attributes: Attributes = {}
-    usage = outcome.usage
+    usage, cost = outcome.usage, outcome.cost
+    attributes = _known(
+        {
+            "gen_ai.response.finish_reasons": [clean(outcome.finish)] if outcome.finish else [],
+            "gen_ai.response.model": clean(outcome.model),
+            "gen_ai.response.id": clean(outcome.response_id),
+            "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+            "gen_ai.usage.cache_write.input_tokens": usage.cache_write_tokens,
+            # Its name before v0.1.0, which Jaeger still reads.
+            "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+            "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+        }
+    )
     if usage.tokens or outcome.error is None:
         attributes["gen_ai.usage.input_tokens"] = usage.input_tokens
         attributes["gen_ai.usage.output_tokens"] = usage.output_tokens
-        if usage.cached_tokens:
-            attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
-        if usage.cache_write_tokens:
-            attributes["gen_ai.usage.cache_write.input_tokens"] = usage.cache_write_tokens
-            # Its name before v0.1.0, which Jaeger still reads.
-            attributes["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write_tokens
-        if usage.reasoning_tokens:
-            attributes["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning_tokens
-        if outcome.cost.known:
-            attributes["gen_ai.usage.cost.amount"] = float(outcome.cost.amount)
-            attributes["gen_ai.usage.cost.currency"] = _CURRENCY
+        if cost.known:
+            attributes["gen_ai.usage.cost.amount"] = float(cost.amount)
+            attributes["gen_ai.usage.cost.currency"] = "USD"
         else:
             attributes["orchestrator.cost.known"] = False
-    if outcome.finish:
-        attributes["gen_ai.response.finish_reasons"] = [clean(outcome.finish)]
-    if outcome.model:
-        attributes["gen_ai.response.model"] = clean(outcome.model)
-    if outcome.response_id:
-        attributes["gen_ai.response.id"] = clean(outcome.response_id)
     return attributes
 
 
-def _rolled_up(prefix: str, usage: Usage) -> Attributes:
-    return {
-        prefix + "input_tokens": usage.input_tokens,
-        prefix + "output_tokens": usage.output_tokens,
-        prefix + "cached_tokens": usage.cached_tokens,
-        prefix + "model_calls": usage.model_calls,
-        prefix + "tool_calls": usage.tool_calls,
-    }
-
-
-def _failure(error: str, message: str) -> Failure:
+def _failure(error: str, message: str) -> tuple[str, str]:
     """`error` is a short kind; where a whole sentence was given, it becomes the message, to keep kinds few."""
-    kind = error if _KIND.fullmatch(error) else OTHER
-    return Failure(kind, clean(message or error))
+    return error if _KIND.fullmatch(error) else "_OTHER", clean(message or error)
 
 
-def _conversation(run_id: str) -> str:
-    """The top-level run: a child's id is `<run>/<call>`."""
-    return run_id.partition("/")[0]
+def _known(attributes: Attributes) -> Attributes:
+    """Those that say something: no empty placeholders in a span."""
+    return {name: value for name, value in attributes.items() if value}

@@ -6,7 +6,7 @@ from typing import Any, cast
 MAX_BYTES = 32_768
 """Of one captured attribute. A gRPC collector refuses messages above 4 MiB and then loses the whole batch."""
 
-_WIDTHS = (4_096, 1_024, 256, 64, 16)
+_WIDTHS = (1 << 62, 4_096, 1_024, 256, 64, 16)
 _DEPTH = 32
 
 
@@ -18,13 +18,11 @@ def clean(text: str, limit: int = 500) -> str:
 
 def capped_json(value: Any, limit: int = MAX_BYTES) -> str:
     """`value` as JSON of at most `limit` bytes; what is too long is cut inside, so that it stays valid JSON."""
-    text = _json(value)
-    if _size(text) <= limit:
-        return text
     for width in _WIDTHS:
-        text = _json(_shortened(value, width, _DEPTH))
-        if _size(text) <= limit:
-            return text
+        short = _shortened(value, width, _DEPTH)
+        text = json.dumps(short, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")
+        if len(text) <= limit:
+            return text.decode()
     return '"… too long to show"'
 
 
@@ -36,17 +34,6 @@ def capped_result(text: str, limit: int = MAX_BYTES) -> str:
         except (ValueError, RecursionError):
             pass
     return capped_json(text, limit)
-
-
-def _json(value: Any) -> str:
-    try:
-        return clean(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str), 1 << 62)
-    except (ValueError, RecursionError):
-        return '"… cannot be shown as JSON"'
-
-
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
 
 
 def _shortened(value: Any, width: int, depth: int) -> Any:

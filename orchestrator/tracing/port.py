@@ -52,7 +52,6 @@ class ToolFacts:
     call: str
     tool: str
     server: str
-    description: str = ""
     transport: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -130,11 +129,9 @@ class _NullScope:
     def __init__(self, context: TraceContext) -> None:
         self.context = context
 
-    def settle(self, outcome: Outcome) -> None:
-        del outcome
+    def settle(self, outcome: Outcome) -> None: ...
 
-    def note(self, name: str, facts: Mapping[str, str | int | float | bool]) -> None:
-        del name, facts
+    def note(self, name: str, facts: Mapping[str, str | int | float | bool]) -> None: ...
 
 
 class NullTracer:
@@ -144,21 +141,12 @@ class NullTracer:
         self._silent = nullcontext[Scope](_NullScope(TraceContext(trace_id="0" * 32, span_id="0" * 16)))
 
     def workflow(self, facts: RunFacts, first: TraceContext | None = None) -> AbstractContextManager[Scope]:
-        del facts
         context = first or TraceContext(trace_id=secrets.token_hex(16), span_id=secrets.token_hex(8))
         return nullcontext[Scope](_NullScope(context))
 
-    def agent(self, facts: RunFacts) -> AbstractContextManager[Scope]:
-        del facts
+    def agent(self, facts: RunFacts | ChatFacts | ToolFacts) -> AbstractContextManager[Scope]:
         return self._silent
 
-    def chat(self, facts: ChatFacts) -> AbstractContextManager[Scope]:
-        del facts
-        return self._silent
+    chat = tool = agent
 
-    def tool(self, facts: ToolFacts) -> AbstractContextManager[Scope]:
-        del facts
-        return self._silent
-
-    async def aclose(self) -> None:
-        return None
+    async def aclose(self) -> None: ...

@@ -1,34 +1,28 @@
-"""Spans of our own, made on OpenTelemetry's API alone, and the box in which they wait to be written.
+"""What a span is while it is recorded, and where it goes: to a thread of our own that writes it, or to the user's SDK.
 
-The SDK would cost 23 ms at every start and 23 µs a span, for what a file or one collector has no use for.
+Our own need OpenTelemetry's API alone; the SDK would cost 23 ms at every start and 23 µs a span. No provider is set
+globally for them, so the MCP SDK's client spans, which would double ours, do not appear; it still sends our context.
 """
 
 import atexit
 import logging
 import os
-import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags
 
 from orchestrator.tracing.attributes import Attributes
 
-SCOPE = "orchestrator-mcp"
 DEADLINE = 2.0
 """Seconds that closing may take, when a disk hangs or a collector does not answer."""
 
+_ROOT_FLAGS = TraceFlags(TraceFlags.SAMPLED | TraceFlags.RANDOM_TRACE_ID)
 _logger = logging.getLogger("orchestrator.tracing")
-
-# Ids come from a generator of their own: those of `random` itself, as the SDK's, repeat in every process that seeds it.
-_random = random.Random()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_random.seed)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -47,133 +41,101 @@ class Span:
     parent: SpanContext = INVALID_SPAN_CONTEXT
 
 
-class Spans(Protocol):
-    """Where a tracer's spans go."""
+class UsersSpans:
+    """Spans of a provider that the user has set; sending them is the user's affair."""
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
 
     def begin(self, span: Span, parent: Context | None) -> trace.Span:
-        """Finds its place in the trace; what is returned becomes the current span of OpenTelemetry's context."""
-        ...
+        attributes, span.attributes = span.attributes, {}
+        return self._tracer.start_span(span.name, parent, span.kind, attributes)
 
-    def end(self, span: Span, current: trace.Span) -> None: ...
+    def end(self, span: Span, current: trace.Span) -> None:
+        current.set_attributes(span.attributes)
+        for name, at, attributes in span.events:
+            current.add_event(name, attributes, at)
+        if span.error is not None:
+            current.set_status(StatusCode.ERROR, span.error)
+        current.end()
 
-    def close(self) -> None:
-        """Sends what is left; may block for `DEADLINE`."""
-        ...
-
-
-class Writer(Protocol):
-    """Called in the box's thread, but for `stop`. `target` is where spans go, as people know it."""
-
-    target: str
-
-    def write(self, spans: Sequence[Span]) -> None: ...
-
-    def stop(self) -> None:
-        """Makes a `write` that hangs give up."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """Which spans are kept: as the caller's when `parent_based` and there is one, else this share of all traces."""
-
-    parent_based: bool = True
-    ratio: float = 1.0
-
-    def keeps(self, trace_id: int, parent: SpanContext) -> bool:
-        if self.parent_based and parent.is_valid:
-            return parent.trace_flags.sampled
-        return trace_id & (1 << 64) - 1 < self.ratio * (1 << 64)
+    def close(self) -> None: ...
 
 
 class OwnSpans:
-    """See `Spans`. Without `sampling` every span is kept, and a caller's flag is passed on as it came."""
+    """Spans that a thread writes a batch at a time, after `delay` seconds at the latest; what it cannot write is lost.
 
-    def __init__(self, box: "Box", sampling: Sampling | None = None) -> None:
-        self._box = box
-        self._sampling = sampling
+    `make` gives what writes them; it is called in that thread, at the first batch, since importing an exporter takes
+    long. `share` of the traces that begin here are kept, and a caller's decision is followed; None keeps every span.
+    """
+
+    def __init__(
+        self, make: Callable[[], Callable[[Sequence[Span]], None]], *, batch: int, delay: float, share: float | None
+    ) -> None:
+        self._make = make
+        self._batch = batch
+        self._delay = delay
+        self._share = share
+        self._ended: deque[Span] = deque(maxlen=8_192)
+        self._wake = threading.Event()
+        self._closed = False
+        self._late = False
+        self._warned = False
+        self._thread: threading.Thread | None = None
 
     def begin(self, span: Span, parent: Context | None) -> trace.Span:
+        """Finds its place in the trace; what is returned becomes the current span of OpenTelemetry's context."""
         above = span.parent = trace.get_current_span(parent).get_span_context()
-        trace_id = above.trace_id or _random.getrandbits(128) or 1
-        if self._sampling is None:
-            flags = above.trace_flags if above.is_valid else TraceFlags.SAMPLED
-        else:
-            flags = TraceFlags.SAMPLED if self._sampling.keeps(trace_id, above) else TraceFlags.DEFAULT
+        trace_id, flags = above.trace_id, above.trace_flags
+        if not above.is_valid:
+            trace_id, flags = _new_id(16), _ROOT_FLAGS
+            if self._share is not None and trace_id % (1 << 64) >= self._share * (1 << 64):
+                flags = TraceFlags(TraceFlags.RANDOM_TRACE_ID)
         span.context = SpanContext(
-            trace_id,
-            _random.getrandbits(64) or 1,
-            is_remote=False,
-            trace_flags=TraceFlags(flags | TraceFlags.RANDOM_TRACE_ID),
-            trace_state=above.trace_state,
+            trace_id, _new_id(8), is_remote=False, trace_flags=flags, trace_state=above.trace_state
         )
         return NonRecordingSpan(span.context)
 
     def end(self, span: Span, current: trace.Span) -> None:
-        del current
-        if self._sampling is None or span.context.trace_flags.sampled:
-            self._box.put(span)
-
-    def close(self) -> None:
-        self._box.close()
-
-
-class Box:
-    """Takes spans from any thread; one of its own writes them a batch at a time, after `delay` seconds at the latest.
-
-    The writer is made in that thread, at the first batch, since importing an exporter takes long. What cannot be
-    written is said once and dropped.
-    """
-
-    def __init__(self, make: Callable[[], Writer], *, batch: int = 64, delay: float = 1.0, size: int = 8_192) -> None:
-        self._make = make
-        self._batch = batch
-        self._delay = delay
-        self._spans: deque[Span] = deque(maxlen=size)
-        self._wake = threading.Event()
-        self._closed = False
-        self._writer: Writer | None = None
-        self._warned = False
-        self._thread: threading.Thread | None = None
-
-    def put(self, span: Span) -> None:
-        if self._closed:
+        if self._closed or not (self._share is None or span.context.trace_flags.sampled):
             return
-        self._spans.append(span)
+        self._ended.append(span)
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="orchestrator-spans", daemon=True)
             self._thread.start()
             atexit.register(self.close)
-        if len(self._spans) >= self._batch and not self._wake.is_set():
+        if len(self._ended) >= self._batch and not self._wake.is_set():
             self._wake.set()
 
     def close(self) -> None:
-        """Writes what is left within `DEADLINE`; what is not written by then is dropped. Blocks."""
+        """Blocks while it writes what is left; what is not written within `DEADLINE` is lost."""
         self._closed = True
         self._wake.set()
-        if self._thread is None:
-            return
-        self._thread.join(DEADLINE)
-        self._spans.clear()
-        if self._writer is not None:
-            self._writer.stop()
-        atexit.unregister(self.close)
+        if self._thread is not None:
+            self._thread.join(DEADLINE)
+            self._late = True
+            atexit.unregister(self.close)
 
     def _work(self) -> None:
+        write: Callable[[Sequence[Span]], None] | None = None
         closed = False
         while not closed:
             self._wake.wait(self._delay)
             self._wake.clear()
-            closed = self._closed  # read before the box is emptied, so that nothing put before it is left behind
-            while spans := [self._spans.popleft() for _ in range(min(len(self._spans), self._batch))]:
-                self._write(spans)
+            closed = self._closed  # read before the rest is written, so that nothing from before it is left behind
+            while self._ended and not self._late:
+                spans = [self._ended.popleft() for _ in range(min(len(self._ended), self._batch))]
+                try:
+                    write = write or self._make()
+                    write(spans)
+                except Exception as error:  # noqa: BLE001  # whatever it is, a run does not fail of it
+                    _logger.log(logging.DEBUG if self._warned else logging.WARNING, "spans are lost: %s", error)
+                    self._warned = True
 
-    def _write(self, spans: list[Span]) -> None:
-        try:
-            if self._writer is None:
-                self._writer = self._make()
-            self._writer.write(spans)
-        except Exception as error:  # noqa: BLE001  # whatever it is, a run does not fail of it
-            if not self._warned:
-                self._warned = True
-                _logger.warning("spans are lost: %s", error)
+
+Spans = OwnSpans | UsersSpans
+
+
+def _new_id(size: int) -> int:
+    """From the system: the ids that the SDK takes from `random` repeat in every process that seeds it."""
+    return int.from_bytes(os.urandom(size)) or 1

@@ -1,11 +1,9 @@
 """A run is a fold of its events: stopped after any one of them, it goes on in a new process as if it had not stopped."""
 
 import json
-import multiprocessing
 import signal
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -13,21 +11,11 @@ import pytest
 from orchestrator.events import JournalEvent
 from orchestrator.testing import SqliteJournal
 from tests.behaviour.spine import sit
+from tests.support.processes import in_new_process
 from tests.support.runs import ledger_lines
 
 EVENTS = 38
 """How many events the whole run has; `test_the_run_itself` says so if it changes."""
-
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.behaviour.spine", "orchestrator.assembly"])
-
-
-def in_new_process(*arguments: Any) -> int:
-    process = FORKS.Process(target=sit, args=arguments)
-    process.start()
-    process.join(60)
-    assert process.exitcode is not None, "the sitting hangs"
-    return process.exitcode
 
 
 def journal_of(folder: Path) -> dict[str, list[JournalEvent]]:
@@ -51,7 +39,7 @@ def requests_of(folder: Path) -> dict[tuple[str, int], set[str]]:
 def reference(base: Path) -> dict[tuple[str, int], set[str]]:
     folder = base / "reference"
     folder.mkdir(exist_ok=True)
-    assert in_new_process(folder) == 0
+    assert in_new_process(sit, folder) == 0
     return requests_of(folder)
 
 
@@ -61,9 +49,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stopped_and_resumed(folder: Path, **where: int) -> dict[str, list[JournalEvent]]:
-    assert in_new_process(folder, None, where.get("after"), where.get("before")) == -signal.SIGKILL
+    assert in_new_process(sit, folder, None, where.get("after"), where.get("before")) == -signal.SIGKILL
     root = min(journal_of(folder), key=len)
-    assert in_new_process(folder, root) == 0
+    assert in_new_process(sit, folder, root) == 0
     return journal_of(folder)
 
 

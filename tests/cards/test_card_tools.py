@@ -84,13 +84,12 @@ def test_names_that_are_right(tool: str) -> None:
             "zzzzzz__x",
             "there is no server `zzzzzz` for `zzzzzz__x`. Configured: `git`, `my.srv`, `down`, `tables` and `files`.",
         ),
-        ("git", "`git` is a server; write `git__*` for all of its tools."),
+        ("git", "there is no tool `git`. Did you mean `git__*`?"),
         ("gitt", "there is no tool `gitt`. Did you mean `git__*`?"),
         ("query", "there is no tool `query`. Did you mean `tables__query`?"),
         ("qurey", "there is no tool `qurey`. Did you mean `tables__query`?"),
         ("Raed", "there is no tool `Raed`. Did you mean `files__read`?"),
         ("Gerp", "there is no tool `Gerp`. Did you mean `Grep`?"),
-        ("agents__writer", "`agents__writer`: agents are named under `agents:`, not `tools:`."),
     ],
 )
 def test_names_that_are_wrong(tool: str, said: str) -> None:

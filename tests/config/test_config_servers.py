@@ -21,11 +21,7 @@ def one(tmp_path: Path, entry: Any, name: str = "s") -> ServerSettings:
 
 def errors(tmp_path: Path, text: str, name: str = "mcp.json") -> list[str]:
     (tmp_path / name).write_text(text)
-    try:
-        found = read_mcp_config(tmp_path / name)
-    except ConfigurationError as error:
-        return [f"{problem.line}: {problem.message}" for problem in error.problems]
-    return [f"{problem.line}: {problem.message}" for problem in found.errors]
+    return [f"{problem.line}: {problem.message}" for problem in read_mcp_config(tmp_path / name).errors]
 
 
 @pytest.mark.parametrize(
@@ -46,13 +42,6 @@ def errors(tmp_path: Path, text: str, name: str = "mcp.json") -> list[str]:
 )
 def test_transports(tmp_path: Path, entry: dict[str, Any], transport: str) -> None:
     assert one(tmp_path, entry).transport == transport
-
-
-@pytest.mark.parametrize(("written", "seconds"), [(30, 30), (0.5, 0.5), (999, 999), (1000, 1), (60_000, 60)])
-def test_a_timeout_of_another_host_is_in_seconds_or_milliseconds(
-    tmp_path: Path, written: float, seconds: float
-) -> None:
-    assert one(tmp_path, {"command": "x", "timeout": written}).call_timeout == seconds
 
 
 def test_our_own_keys_stand_under_one_key(tmp_path: Path) -> None:
@@ -94,49 +83,55 @@ def test_origin_and_lines(tmp_path: Path) -> None:
             ["1: there is no `mcpServers` here (there is `mcpServer`. Did you mean"],
         ),
         ("[]", ["1: an object is expected"]),
-        ('{"mcpServers": []}', ["1: `mcpServers` must be an object of servers"]),
+        ('{"mcpServers": []}', ["1: `mcpServers` must be tables or objects, one a server"]),
         ('{"mcpServers": {"a": {}}}', ["1: server `a`: `command` (for a program) or `url`"]),
         ('{"mcpServers": {"a": "x"}}', ["1: server `a`: an object like"]),
         ('{"mcpServers": {"a": {"comand": "x"}}}', ["1: server `a`: unknown key `comand`. Did you mean `command`?"]),
         ('{"mcpServers": {"a": {"type": "http"}}}', ["1: server `a`: `url` is missing"]),
-        ('{"mcpServers": {"a": {"type": "ws", "url": "ws://a"}}}', ['1: server `a`: the transport "ws" is not known']),
+        (
+            '{"mcpServers": {"a": {"type": "ws", "url": "ws://a"}}}',
+            ["1: server `a`: `type` must be 'stdio', 'http' or 'sse'."],
+        ),
         ('{"mcpServers": {"a": {"url": "unix:///x"}}}', ["1: server `a`: `url` must start with"]),
         ('{"mcpServers": {"a": {"command": "x", "url": "http://a"}}}', ["1: server `a`: both `command` and `url`"]),
         (
             '{"mcpServers": {"a": {"command": ["npx", "-y", "b"]}}}',
-            ['1: server `a`: `command` must be text; write "command": "npx", "args": ["-y", "b"].'],
+            ["1: server `a`: `command` must be text."],
         ),
-        ('{"mcpServers": {"a": {"command": "x", "args": [null]}}}', ["1: server `a`: `args` must be a list of texts"]),
-        ('{"mcpServers": {"a": {"command": "x", "env": ["A=b"]}}}', ["1: server `a`: `env` must be an object"]),
-        ('{"mcpServers": {"a": {"command": "x", "env": {"A": []}}}}', ["1: server `a`: `env`: the value of `A`"]),
+        ('{"mcpServers": {"a": {"command": "x", "args": [null]}}}', ["1: server `a`: `args.0` must be text."]),
+        ('{"mcpServers": {"a": {"command": "x", "env": ["A=b"]}}}', ["1: server `a`: `env` must be a table"]),
+        ('{"mcpServers": {"a": {"command": "x", "env": {"A": []}}}}', ["1: server `a`: `env.A` must be text."]),
         (
             '{"mcpServers": {"a": {"command": "x", "env": {"A": "\\u0000"}}}}',
-            ["1: server `a`: `env`: the value of `A`"],
+            ["1: server `a`: `env.A` must have no null character."],
         ),
-        ('{"mcpServers": {"a": {"command": "x", "timeout": -1}}}', ["1: server `a`: `call_timeout` must be a number"]),
+        (
+            '{"mcpServers": {"a": {"command": "x", "timeout": -1}}}',
+            ["1: server `a`: `timeout` must be greater than 0."],
+        ),
         (
             '{"mcpServers": {"a": {"command": "x", "disabled": "no"}}}',
             ["1: server `a`: `disabled` must be true or false"],
         ),
         (
             '{"mcpServers": {"a": {"command": "x", "disabledTools": 1}}}',
-            ["1: server `a`: `deny` must be a list of names"],
+            ["1: server `a`: `disabledTools` must be a list."],
         ),
         (
             '{"mcpServers": {"a": {"command": "x", "orchestrator": {"alow": []}}}}',
-            ["1: server `a`: unknown key `alow` in `orchestrator`. Did you mean `allow`?"],
+            ["1: server `a`: unknown key `alow`. Did you mean `allow`?"],
         ),
         (
             '{"mcpServers": {"a": {"command": "x", "orchestrator": 1}}}',
-            ["1: server `a`: `orchestrator` must be an object"],
+            ["1: `orchestrator` must be an object"],
         ),
         (
             '{"mcpServers": {"a.b": {"command": "x"},\n "a_b": {"command": "y"}}}',
-            ["2: the server `a_b` is there twice"],
+            ["2: the server `a_b` is configured already, as `a.b` in "],
         ),
         (
             '{"mcpServers": {"a": {"command": "x",\n "command": "y"}}}',
-            ["2: the key `command` is there twice, in lines 1, 2"],
+            ["2: `mcpServers.a.command` is there twice; leave one."],
         ),
         ('{"mcpServers": {"a": {"command": "x"}}, "inputs": [1]}', ["1: each of `inputs`"]),
     ],
@@ -158,10 +153,10 @@ def test_all_errors_of_a_file_are_said_at_once(tmp_path: Path) -> None:
     assert [message[0] for message in errors(tmp_path, text)] == ["1", "2", "3"]
 
 
-def test_both_roots_and_vscode_settings(tmp_path: Path) -> None:
-    path = tmp_path / "settings.json"
+def test_both_roots(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
     path.write_text(
-        '{"mcp": {"servers": {"a": {"command": "x"}}, "inputs": [{"id": "i"}]}, "servers": {"b": {"command": "x"}}}'
+        '{"mcpServers": {"a": {"command": "x"}}, "inputs": [{"id": "i"}], "servers": {"b": {"command": "x"}}}'
     )
     found = read_mcp_config(path)
     assert set(found.servers) == {"a", "b"}
@@ -171,18 +166,18 @@ def test_both_roots_and_vscode_settings(tmp_path: Path) -> None:
 def test_codex_toml(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(
-        'model = "m"\n[mcp_servers.docs]\ncommand = "docs"\nargs = ["-v"]\nenv = { A = "b" }\nenv_vars = ["TOKEN"]\n'
+        'model = "m"\n[mcp_servers.docs]\ncommand = "docs"\nargs = ["-v"]\nenv = { A = "b" }\n'
         "startup_timeout_sec = 12\ntool_timeout_sec = 90\n"
         'disabled_tools = ["x"]\n\n[mcp_servers.far]\nurl = "https://far.invalid"\nbearer_token_env_var = "FAR"\n'
-        'enabled = false\nenv_http_headers = { "X-Org" = "ORG" }\n'
+        "enabled = false\n"
     )
     found = read_mcp_config(path)
     assert not found.errors
     docs, far = found.servers["docs"], found.servers["far"]
     assert (docs.line, docs.start_timeout, docs.call_timeout, docs.deny) == (2, 12, 90, ("x",))
-    assert docs.expand({"TOKEN": "t"}, tmp_path).env == {"A": "b", "TOKEN": "t"}
+    assert docs.env == {"A": "b"}
     assert far.disabled
-    assert far.expand({"FAR": "f", "ORG": "o"}, tmp_path).headers == {"Authorization": "Bearer f", "X-Org": "o"}
+    assert far.expand({"FAR": "f"}, tmp_path).headers == {"Authorization": "Bearer f"}
 
 
 def test_secrets_are_in_no_message(tmp_path: Path) -> None:
@@ -198,7 +193,7 @@ def test_secrets_are_in_no_message(tmp_path: Path) -> None:
     said = "\n".join(errors(tmp_path, text))
     assert "hunter2" not in said
     assert "abcdefghijkl" not in said
-    assert '["--token", "…", "--api-key=…", "-y"]' in said
+    assert '`args` must be a list: "args": ["--port", "3000"]' in said
 
 
 def test_secret_warnings(tmp_path: Path) -> None:
@@ -231,9 +226,8 @@ def test_byte_order_marks(tmp_path: Path, data: bytes) -> None:
 
 def test_a_file_that_is_no_text_and_one_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_bytes(b'{\n"a": "\xe9"}')
-    with pytest.raises(ConfigurationError, match=r"mcp\.json:2: .*not UTF-8 text \(byte 0xe9\)"):
-        read_mcp_config(tmp_path / "mcp.json")
-    with pytest.raises(ConfigurationError, match="there is no such configuration file"):
-        read_mcp_config(tmp_path / "none.json")
-    with pytest.raises(ConfigurationError, match="cannot be read"):
-        read_mcp_config(tmp_path)
+    assert "mcp.json:2: this configuration file is not text; save it as UTF-8" in str(
+        read_mcp_config(tmp_path / "mcp.json").errors[0]
+    )
+    assert "there is no such configuration file" in str(read_mcp_config(tmp_path / "none.json").errors[0])
+    assert "cannot be read" in str(read_mcp_config(tmp_path).errors[0])

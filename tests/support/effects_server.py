@@ -1,7 +1,9 @@
 """An MCP stdio server in plain Python that writes each effect into a ledger file, one fsynced line a call.
 
 Tools: look (read-only), put (idempotent), pay (no annotation, so it writes), fail (always an error), wait (read-only,
-answers after `ms`), hang (read-only, never answers; says so in the ledger, and again when it is cancelled).
+answers after `ms` and notes how many of them are `inside`), slow (as wait, but reports progress on its way), hang
+(read-only, never answers; says so in the ledger, and again when it is cancelled). A hanging call also writes a line
+into the named pipe `<ledger>.bell`, where there is one, so that a test need not look for it again and again.
 """
 
 import json
@@ -18,6 +20,7 @@ TOOLS = [
     {"name": "pay", "description": "Pays.", "inputSchema": TEXT},
     {"name": "fail", "description": "Fails.", "inputSchema": TEXT, "annotations": {"readOnlyHint": True}},
     {"name": "wait", "description": "Waits.", "inputSchema": NUMBER, "annotations": {"readOnlyHint": True}},
+    {"name": "slow", "description": "Takes long.", "inputSchema": NUMBER, "annotations": {"readOnlyHint": True}},
     {"name": "hang", "description": "Hangs.", "inputSchema": TEXT, "annotations": {"readOnlyHint": True}},
 ]
 
@@ -25,7 +28,7 @@ TOOLS = [
 class EffectsServer:
     def __init__(self, ledger: str) -> None:
         self.ledger, self.lock = ledger, threading.Lock()
-        self.hanging: set[object] = set()
+        self.inside = 0
 
     def note(self, **facts: object) -> None:
         line = json.dumps(facts).encode() + b"\n"
@@ -37,21 +40,40 @@ class EffectsServer:
             os.close(handle)
 
     def send(self, request: object, **outcome: object) -> None:
+        self.tell(id=request, **outcome)
+
+    def tell(self, **message: object) -> None:
         with self.lock:
-            sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request, **outcome}) + "\n")
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
             sys.stdout.flush()
 
     def call(self, request: object, params: dict) -> None:
         name, arguments = params["name"], params.get("arguments") or {}
         key = (params.get("_meta") or {}).get("orchestrator/key")
-        if name == "wait":
+        self.inside += 1
+        if name == "slow":
+            self.work(arguments["ms"], (params.get("_meta") or {}).get("progressToken"))
+        elif name == "wait":
             time.sleep(arguments["ms"] / 1000)  # the tool's own work, not a test's waiting
-        self.note(tool=name, key=key, text=arguments.get("text"))
+        self.note(tool=name, key=key, text=arguments.get("text"), inside=self.inside)
+        self.inside -= 1
         if name == "hang":
-            self.hanging.add(request)
+            self.ring()
             return
         text = f"{name} {arguments.get('text', '')} done"
         self.send(request, result={"content": [{"type": "text", "text": text}], "isError": name == "fail"})
+
+    def work(self, ms: int, token: object) -> None:
+        for part in range(6):
+            time.sleep(ms / 6000)
+            if token is not None:
+                params = {"progressToken": token, "progress": part, "message": "working"}
+                self.tell(method="notifications/progress", params=params)
+
+    def ring(self) -> None:
+        if os.path.exists(self.ledger + ".bell"):
+            with open(self.ledger + ".bell", "w") as bell:
+                bell.write("hanging\n")
 
     def handle(self, message: dict) -> None:
         method, request, params = message.get("method"), message.get("id"), message.get("params") or {}

@@ -53,7 +53,7 @@ def with_toolset(test: Callable[[Toolset], Awaitable[None]], *servers: Server) -
 async def call(toolset: Toolset, name: str, arguments: Mapping[str, Any] = {}, *, timeout: float = 30) -> Reply:
     offer = toolset.get(name)
     assert offer is not None, f"there is no {name}; there are {[each.name for each in toolset.offers()]}"
-    return await toolset.call(offer, dict(arguments), timeout=timeout, remaining=None, meta={})
+    return await toolset.call(offer, dict(arguments), timeout=timeout, meta={})
 
 
 @contextlib.contextmanager

@@ -47,7 +47,6 @@ def tool_facts(facts: RunFacts, call: str, tool: str, server: str, transport: st
         tool=tool,
         server=server,
         transport=transport,
-        description="Does it.",
         arguments={"month": 7},
     )
 
@@ -67,7 +66,7 @@ def finished(**changes: str | None) -> RunOutcome:
 
 def trace_team(tracer: Tracer, first: TraceContext | None = None) -> TraceContext:
     """A supervisor that thinks, and delegates to an analyst that thinks and reads a file."""
-    with tracer.workflow(SUPERVISOR, first) as workflow:
+    with tracer.workflow(RunFacts(run_id="r1", agent="supervisor"), first) as workflow:
         with tracer.agent(SUPERVISOR) as lead:
             with tracer.chat(chat_facts(SUPERVISOR)) as chat:
                 chat.note("retry", {"attempt": 1, "error": "overloaded"})

@@ -5,13 +5,16 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
+from opentelemetry.trace import INVALID_SPAN, SpanKind
 
-from orchestrator.tracing.files import RotatingFile, SpanFile
+from orchestrator.tracing.files import SpanFile
 from orchestrator.tracing.setup import make_tracer
+from orchestrator.tracing.spans import OwnSpans, Span
 
 from .runs import many, trace_team
 
@@ -23,12 +26,9 @@ def spans_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-class Text:
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-
-    def line(self) -> bytes:
-        return self.text
+def full_files(folder: Path) -> list[Path]:
+    """Oldest first."""
+    return sorted(folder.glob("spans.*.jsonl"))
 
 
 def test_each_span_is_a_line_with_otlps_names(tmp_path: Path) -> None:
@@ -104,25 +104,25 @@ def test_an_interpreter_that_ends_without_closing_still_writes(tmp_path: Path) -
 
 
 def test_a_full_file_is_set_aside_and_the_newest_are_kept(tmp_path: Path) -> None:
-    file = RotatingFile(tmp_path / "spans.jsonl", limit=100, keep=3)
+    file = SpanFile(tmp_path / "spans.jsonl", limit=100, keep=3)
     for number in range(20):
         file.append(b"%039d\n" % number)
-    assert [path.read_text().split() for path in [*file.full_files(), file.path]] == [
+    assert [path.read_text().split() for path in [*full_files(tmp_path), file.path]] == [
         [f"{number:039d}", f"{number + 1:039d}"] for number in (12, 14, 16, 18)
     ]
 
 
 def test_a_batch_larger_than_the_limit_is_written_all_the_same(tmp_path: Path) -> None:
-    file = RotatingFile(tmp_path / "spans.jsonl", limit=10, keep=3)
+    file = SpanFile(tmp_path / "spans.jsonl", limit=10, keep=3)
     file.append(b"x" * 100)
     assert file.path.stat().st_size == 100
-    assert file.full_files() == []
+    assert full_files(tmp_path) == []
 
 
 def test_rotating_from_several_threads_loses_no_line(tmp_path: Path) -> None:
-    files = [RotatingFile(tmp_path / "spans.jsonl", limit=2_000, keep=1_000) for _ in range(4)]
+    files = [SpanFile(tmp_path / "spans.jsonl", limit=2_000, keep=1_000) for _ in range(4)]
 
-    def write(number: int, file: RotatingFile) -> None:
+    def write(number: int, file: SpanFile) -> None:
         for line in range(200):
             file.append(b"%d-%d\n" % (number, line))
 
@@ -131,22 +131,21 @@ def test_rotating_from_several_threads_loses_no_line(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    lines = [line for path in [*files[0].full_files(), files[0].path] for line in path.read_text().split()]
+    lines = [line for path in [*full_files(tmp_path), files[0].path] for line in path.read_text().split()]
     assert sorted(lines) == sorted(f"{number}-{line}" for number in range(4) for line in range(200))
 
 
-def test_a_batch_is_one_write_and_does_not_wait_for_the_end(tmp_path: Path) -> None:
+def test_a_batch_is_one_write_and_does_not_wait_for_the_end() -> None:
     written = threading.Event()
     batches: list[int] = []
 
-    class Watched(RotatingFile):
-        def append(self, data: bytes) -> None:
-            batches.append(data.count(b"\n"))
-            written.set()
+    def write(spans: Sequence[Span]) -> None:
+        batches.append(len(spans))
+        written.set()
 
-    spans = SpanFile(Watched(tmp_path / "spans.jsonl"), batch=4, delay=3_600)
+    spans = OwnSpans(lambda: write, batch=4, delay=3_600, share=None)
     for _ in range(4):
-        spans.put(Text(b"x\n"))
+        spans.end(Span(service="s", name="n", kind=SpanKind.INTERNAL, attributes={}), INVALID_SPAN)
     assert written.wait(60)
     spans.close()
     assert batches == [4]
@@ -159,7 +158,7 @@ def test_a_disk_that_cannot_be_written_costs_one_line_and_no_run(tmp_path: Path,
     trace_team(tracer)
     anyio.run(tracer.aclose)
     [record] = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert str(tmp_path / "traces" / "spans.jsonl") in record.getMessage()
+    assert str(tmp_path / "traces") in record.getMessage()
 
 
 def test_what_ends_after_closing_is_left_out(tmp_path: Path) -> None:

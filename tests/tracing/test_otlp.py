@@ -93,7 +93,6 @@ def test_tool_carries_the_call_and_how_it_went_out_but_no_content(team: Receiver
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "files__read",
         "gen_ai.tool.type": "function",
-        "gen_ai.tool.description": "Does it.",
         "gen_ai.tool.call.id": "t1.1",
         "gen_ai.agent.name": "analyst",
         "mcp.method.name": "tools/call",
@@ -155,13 +154,13 @@ def test_an_unknown_price_is_said_and_not_shown_as_nothing() -> None:
     ("collector", "protocol"), [(grpc_receiver, "grpc"), (http_receiver, "http/protobuf")], ids=["grpc", "http"]
 )
 def test_protocol_headers_and_resource_are_taken_from_the_environment(
-    collector: Callable[[], AbstractContextManager[Receiver]], protocol: str
+    collector: Callable[[], AbstractContextManager[Receiver]], protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-token=a%20b")  # the exporter reads it itself
     with collector() as receiver:
         environ = environment(
             receiver,
             OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
-            OTEL_EXPORTER_OTLP_HEADERS="x-token=a%20b",
             OTEL_RESOURCE_ATTRIBUTES="deployment.environment.name=test,service.name=overridden",
             OTEL_SERVICE_NAME="shop",
         )
@@ -239,6 +238,19 @@ def test_a_callers_span_is_the_parent_and_its_sampling_is_honoured() -> None:
         anyio.run(tracer.aclose)
     assert len(receiver.spans) == 7
     assert receiver.named("invoke_workflow supervisor").parent_id == format(0xDEF, "016x")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "argument", "sent"),
+    [("always_off", "", 0), ("parentbased_traceidratio", "0", 0), ("traceidratio", "1", 7), ("traceidratio", "x", 7)],
+)
+def test_the_share_of_traces_that_is_sent_follows_the_environment(sampler: str, argument: str, sent: int) -> None:
+    with http_receiver() as receiver:
+        environ = environment(receiver, OTEL_TRACES_SAMPLER=sampler, OTEL_TRACES_SAMPLER_ARG=argument)
+        tracer = make_tracer(Path("unused"), environ)
+        trace_team(tracer)
+        anyio.run(tracer.aclose)
+    assert len(receiver.spans) == sent
 
 
 def test_closing_twice_and_closing_what_was_never_used_do_nothing() -> None:

@@ -111,11 +111,12 @@ def test_a_chat_that_broke_off_still_shows_what_it_cost(recorder: Recorder) -> N
     assert (ending.attributes["gen_ai.usage.input_tokens"], ending.events) == (100, ["cost"])
 
 
-def test_a_tools_error_is_marked_without_the_text_it_answered(recorder: Recorder) -> None:
+@pytest.mark.parametrize("kind", ["tool_error", "timeout", "denied", "unavailable", "invalid_arguments"])
+def test_a_tools_error_is_marked_without_the_text_it_answered(recorder: Recorder, kind: str) -> None:
     with recorder.tracer.tool(tool_facts(SUPERVISOR, "t1.1", "read", "files")) as scope:
-        scope.settle(ToolOutcome(text="no such file: secret.txt", error="tool_error"))
+        scope.settle(ToolOutcome(text="no such file: secret.txt", error=kind))
     ending = recorder.ending()
-    assert (ending.status, ending.error_type, ending.message) == ("ERROR", "tool_error", "tool_error")
+    assert (ending.status, ending.error_type, ending.message) == ("ERROR", kind, kind)
 
 
 def test_an_exception_marks_every_scope_it_leaves(recorder: Recorder) -> None:

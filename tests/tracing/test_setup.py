@@ -10,9 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from orchestrator.tracing.environment import read_environment
 from orchestrator.tracing.port import NullTracer, TraceContext
-from orchestrator.tracing.setup import make_tracer
+from orchestrator.tracing.setup import Environment, make_tracer
 
 from .runs import trace_team
 
@@ -20,9 +19,10 @@ ROOT = Path(__file__).parents[2]
 
 RUNS = """
 import sys, os, pathlib, anyio
-from orchestrator.tracing import export
+import opentelemetry.exporter.otlp.proto.grpc.trace_exporter, opentelemetry.exporter.otlp.proto.http.trace_exporter
+from orchestrator.tracing import otlp, spans
 from tests.tracing.runs import make_tracer, many
-export.DEADLINE = 0.2
+spans.DEADLINE = float(sys.argv[3])
 anyio.run(many, make_tracer(pathlib.Path(sys.argv[1]), os.environ), int(sys.argv[2]))
 """
 
@@ -54,7 +54,7 @@ def test_tracing_can_be_turned_off_and_runs_have_trace_ids_all_the_same(
 
 
 def test_empty_and_broken_variables_count_as_unset() -> None:
-    settings = read_environment(
+    environment = Environment(
         {
             "OTEL_EXPORTER_OTLP_ENDPOINT": " ",
             "OTEL_SDK_DISABLED": "",
@@ -64,10 +64,10 @@ def test_empty_and_broken_variables_count_as_unset() -> None:
             "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "0",
         }
     )
-    assert settings.enabled
-    assert settings.otlp is None
-    assert (settings.service, settings.resource) == ("named", {"a": "b,c"})
-    assert (settings.batch, settings.delay_ms) == (64, 1000)
+    assert not environment.disabled
+    assert environment.endpoint == ""
+    assert (environment.service, environment.resource) == ("named", {"a": "b,c", "service.name": "named"})
+    assert (environment.batch, environment.delay) == (64, 1)
 
 
 @pytest.mark.parametrize(
@@ -90,22 +90,13 @@ def test_empty_and_broken_variables_count_as_unset() -> None:
     ],
 )
 def test_where_spans_are_sent(environ: dict[str, str], endpoint: str, grpc: bool) -> None:
-    otlp = read_environment(environ).otlp
-    assert otlp is not None
-    assert (otlp.endpoint, otlp.grpc) == (endpoint, grpc)
+    read = Environment(environ)
+    assert (read.endpoint, read.grpc) == (endpoint, grpc)
 
 
 def test_batching_follows_the_environment() -> None:
-    otlp = read_environment(
-        {
-            "OTEL_TRACES_EXPORTER": "otlp",
-            "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "10",
-            "OTEL_BSP_SCHEDULE_DELAY": "200",
-            "OTEL_BSP_MAX_QUEUE_SIZE": "99",
-        }
-    ).otlp
-    assert otlp is not None
-    assert (otlp.batch, otlp.delay_ms, otlp.queue) == (10, 200, 99)
+    read = Environment({"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "10", "OTEL_BSP_SCHEDULE_DELAY": "200"})
+    assert (read.batch, read.delay) == (10, 0.2)
 
 
 @pytest.mark.parametrize(
@@ -113,29 +104,22 @@ def test_batching_follows_the_environment() -> None:
     [("true", True), ("SPAN_ONLY", True), ("span_and_event", True), ("", False), ("EVENT_ONLY", False), ("0", False)],
 )
 def test_content_is_captured_when_asked_for(value: str, captured: bool) -> None:
-    settings = read_environment({"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": value})
-    assert settings.capture is captured
+    environment = Environment({"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": value})
+    assert environment.capture is captured
 
 
-def test_nothing_of_opentelemetry_is_imported_before_it_is_used_and_no_sdk_for_the_file(tmp_path: Path) -> None:
+def test_no_sdk_is_imported_before_something_is_sent(tmp_path: Path) -> None:
     code = """
-import sys, pathlib
-from orchestrator.tracing.setup import make_tracer
-HEAVY = {"opentelemetry", "opentelemetry.sdk", "anyio", "grpc", "requests"}
+import sys, pathlib, anyio
+from tests.tracing.runs import make_tracer, trace_team
+HEAVY = {"opentelemetry.sdk", "grpc", "requests"}
 def loaded(): return sorted(HEAVY & set(sys.modules))
-print(loaded())
-make_tracer(pathlib.Path(sys.argv[1]), {"OTEL_SDK_DISABLED": "true"}); print(loaded())
-make_tracer(pathlib.Path(sys.argv[1]), {}); print(loaded())
-make_tracer(pathlib.Path(sys.argv[1]), {"OTEL_TRACES_EXPORTER": "otlp"}); print(loaded())
+tracer = make_tracer(pathlib.Path(sys.argv[1]), {})
+trace_team(tracer); anyio.run(tracer.aclose); print(loaded())
+tracer = make_tracer(pathlib.Path(sys.argv[1]), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}); print(loaded())
 """
     done = python(code, str(tmp_path))
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == [
-        "[]",
-        "[]",
-        "['anyio', 'opentelemetry']",
-        "['anyio', 'opentelemetry', 'opentelemetry.sdk']",
-    ]
+    assert (done.stderr, done.stdout.splitlines()) == ("", ["[]", "[]"])
 
 
 def test_a_users_own_provider_is_used_and_nothing_is_added_to_it(tmp_path: Path) -> None:
@@ -177,6 +161,7 @@ def test_a_dead_collector_neither_holds_up_the_end_nor_is_noisy(protocol: str, l
             RUNS,
             str(tmp_path),
             "500",
+            "0.5",
             OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{dead.getsockname()[1]}",
             OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
             # Past the test's time-out: only our own deadline can end this in time.
@@ -193,6 +178,7 @@ def test_an_exporter_that_cannot_be_made_fails_no_run(tmp_path: Path) -> None:
         RUNS,
         str(tmp_path),
         "2",
+        "60",
         OTEL_EXPORTER_OTLP_ENDPOINT="https://127.0.0.1:1",
         OTEL_EXPORTER_OTLP_PROTOCOL="grpc",
         OTEL_EXPORTER_OTLP_TIMEOUT="soon",

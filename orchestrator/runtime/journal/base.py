@@ -5,10 +5,11 @@ every append carries it, and one with an older fence raises `Fenced` before anyt
 when it returns. Bodies that events name by hash (prompts, tool lists, settings) are kept once, beside the events.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from orchestrator.errors import JournalError
 from orchestrator.events import (
     JournalEvent,
     RunCancelled,
@@ -31,7 +32,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A line of `orchestrator runs`. Times are seconds since the epoch; `running` may also mean that it was killed."""
+    """A line of `orchestrator runs`. Times are seconds since the epoch; `running` may also mean that it was killed.
+
+    `ended_at` is None for a run that goes on, or can: one that is parked has not ended.
+    """
 
     run_id: str
     parent: str | None
@@ -67,9 +71,13 @@ class Journal(Protocol):
     async def append(self, claim: Claim, events: Sequence[JournalEvent], *, durable: bool = True) -> None:
         """Writes all of `events` or none. `durable` survives loss of power, and not only of the process.
 
+        Within a run each event follows the one before: a number that is there already, or one left out, is refused.
+
+        With the event that parks or ends the top run the claim is given back, in the same step.
+
         Raises:
             Fenced: the claim is no longer the newest; nothing was written.
-            JournalError: the store failed; nothing was written.
+            JournalError: the store failed, or an event does not follow the last one; nothing was written.
         """
         ...
 
@@ -101,6 +109,26 @@ class Journal(Protocol):
 def root_of(run: str) -> str:
     """The top run of a tree: `r/t1.1/t2.1` belongs to `r`."""
     return run.partition("/")[0]
+
+
+def numbered(events: Sequence[JournalEvent], last: Callable[[str], int]) -> None:
+    """Raises `JournalError` unless `events` go on from the `last` number of each run."""
+    seen: dict[str, int] = {}
+    for event in events:
+        before = seen[event.run] if event.run in seen else last(event.run)
+        if event.seq != before + 1:
+            raise JournalError(f"event {event.seq} of run {event.run} does not follow the last one, {before}")
+        seen[event.run] = event.seq
+
+
+def ended_at(event: JournalEvent) -> float | None:
+    """When the run ended, for the event that ends it."""
+    return event.at if isinstance(event, RunFinished | RunFailed | RunCancelled) else None
+
+
+def leaves(claim: Claim, events: Sequence[JournalEvent]) -> bool:
+    """Whether nobody drives the tree any more after these events."""
+    return any(event.run == claim.root and status_of(event) not in (None, "running") for event in events)
 
 
 def status_of(event: JournalEvent) -> Status | None:

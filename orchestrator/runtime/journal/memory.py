@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.errors import Fenced, JournalError
+from orchestrator.errors import Fenced, JournalError, RunBusy
 from orchestrator.events import JournalEvent, RunStarted
-from orchestrator.runtime.journal.base import Claim, RunRow, root_of, status_of
+from orchestrator.runtime.journal.base import Claim, RunRow, ended_at, leaves, numbered, root_of, status_of
 
 
 class MemoryJournal:
@@ -18,8 +18,12 @@ class MemoryJournal:
         self._rows: dict[str, RunRow] = {}
         self._bodies: dict[str, bytes] = {}
         self._fences: dict[str, int] = {}
+        self._held: set[str] = set()
 
     async def claim(self, root: str) -> Claim:
+        if root in self._held:
+            raise RunBusy(f"run {root} is being driven already; wait for it or stop it first")
+        self._held.add(root)
         self._fences[root] = self._fences.get(root, 0) + 1
         return Claim(root=root, fence=self._fences[root])
 
@@ -28,24 +32,31 @@ class MemoryJournal:
 
     async def release(self, claim: Claim) -> None:
         self._check(claim)
+        self._held.discard(claim.root)
 
     async def append(self, claim: Claim, events: Sequence[JournalEvent], *, durable: bool = True) -> None:
         del durable
         self._check(claim)
+        numbered(events, lambda run: known[-1].seq if (known := self._events.get(run)) else 0)
         for event in events:
             self._events.setdefault(event.run, []).append(event)
-            if isinstance(event, RunStarted):
-                self._rows[event.run] = RunRow(
-                    run_id=event.run,
-                    parent=event.parent,
-                    agent=event.agent,
-                    task=event.task,
-                    status="running",
-                    started_at=event.at,
-                    ended_at=None,
-                )
-            elif (status := status_of(event)) is not None:
-                self._rows[event.run] = replace(self._rows[event.run], status=status, ended_at=event.at)
+            self._index(event)
+        if leaves(claim, events):
+            self._held.discard(claim.root)
+
+    def _index(self, event: JournalEvent) -> None:
+        if isinstance(event, RunStarted):
+            self._rows[event.run] = RunRow(
+                run_id=event.run,
+                parent=event.parent,
+                agent=event.agent,
+                task=event.task,
+                status="running",
+                started_at=event.at,
+                ended_at=None,
+            )
+        elif (status := status_of(event)) is not None:
+            self._rows[event.run] = replace(self._rows[event.run], status=status, ended_at=ended_at(event))
 
     async def read(self, run: str) -> list[JournalEvent]:
         return list(self._events.get(run, ()))
@@ -54,7 +65,8 @@ class MemoryJournal:
         return {run: list(events) for run, events in self._events.items() if root_of(run) == root}
 
     async def keep(self, bodies: Mapping[str, bytes]) -> None:
-        self._bodies |= bodies
+        for digest, body in bodies.items():
+            self._bodies.setdefault(digest, body)
 
     async def body(self, digest: str) -> bytes:
         if digest not in self._bodies:
@@ -63,7 +75,7 @@ class MemoryJournal:
 
     async def runs(self, *, top: bool = True, limit: int = 100) -> list[RunRow]:
         rows = [row for row in self._rows.values() if not (top and row.parent)]
-        return sorted(rows, key=lambda row: row.started_at, reverse=True)[:limit]
+        return sorted(rows, key=lambda row: (row.started_at, row.run_id), reverse=True)[:limit]
 
     async def row(self, run: str) -> RunRow | None:
         return self._rows.get(run)

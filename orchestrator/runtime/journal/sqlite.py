@@ -12,13 +12,14 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import Fenced, JournalError, OrchestratorError, RunBusy
+from orchestrator.errors import Fenced, JournalError, RunBusy
 from orchestrator.events import JournalEvent, RunStarted, dump, load
-from orchestrator.runtime.journal.base import Claim, RunRow, status_of
+from orchestrator.runtime.journal.base import Claim, RunRow, ended_at, leaves, numbered, status_of
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -35,25 +36,27 @@ CREATE TABLE IF NOT EXISTS claims (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS bodies (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 """
+FORMAT = 1
+"""What is written into the file as `user_version`, so that a release that cannot read it says so."""
+
 LEASE_SECONDS = 30.0
 BUSY_SECONDS = 30.0
+
+REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError)
+"""What is wrong with one write, and not with the file."""
 
 Work = Callable[[sqlite3.Connection], Any]
 
 
 def process_identity(pid: int) -> str:
-    """Names a process for good: a pid alone may have been given to another one since."""
-    try:
-        started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        started = ""
-    return f"{socket.gethostname()}:{pid}:{started}"
+    """Names a process for good: a pid alone may belong to another process, now or in a container beside this one."""
+    return f"{_host()}:{pid}:{_started(pid)}"
 
 
 def owner_is_dead(owner: str) -> bool:
     """True only when the owner was a process of this host that is gone for certain."""
     host, pid, _ = owner.rsplit(":", 2)
-    if host != socket.gethostname():
+    if host != _host():
         return False
     try:
         os.kill(int(pid), 0)
@@ -62,6 +65,23 @@ def owner_is_dead(owner: str) -> bool:
     except PermissionError:
         return False
     return process_identity(int(pid)) != owner
+
+
+def _host() -> str:
+    """Where pids mean the same: this host, and on Linux this namespace of processes."""
+    try:
+        return f"{socket.gethostname()}:{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return socket.gethostname()
+
+
+def _started(pid: int) -> str:
+    """When a process began, as the system counts; `ended` for one that waits for its parent to take note."""
+    try:
+        facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "ended" if facts[0] in "ZX" else facts[19]
 
 
 @dataclass(slots=True)
@@ -80,15 +100,18 @@ class _Job:
             else:
                 self.future.set_exception(error)
 
-        self.loop.call_soon_threadsafe(tell)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self.loop.call_soon_threadsafe(tell)
 
 
 class SqliteJournal:
     """One file, created with its folder on first use, readable by its owner only."""
 
-    def __init__(self, path: Path, *, lease: float = LEASE_SECONDS) -> None:
+    def __init__(self, path: Path, *, lease: float = LEASE_SECONDS, now: Callable[[], float] = time.time) -> None:
+        """`lease` is in seconds, `now` the clock that it is measured by, which must be the same for all processes."""
         self.path = path
         self.lease = lease
+        self._now = now
         self.owner = process_identity(os.getpid())
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
@@ -98,11 +121,11 @@ class SqliteJournal:
         def work(db: sqlite3.Connection) -> Claim:
             row = db.execute("SELECT fence, owner, lease_until FROM claims WHERE root = ?", (root,)).fetchone()
             fence, owner, until = row or (0, None, 0.0)
-            if owner and until > time.time() and not owner_is_dead(owner):
+            if owner and until > self._now() and not owner_is_dead(owner):
                 raise RunBusy(f"run {root} is being driven by another process ({owner}); wait for it or stop it first")
             db.execute(
                 "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)",
-                (root, fence + 1, self.owner, time.time() + self.lease),
+                (root, fence + 1, self.owner, self._now() + self.lease),
             )
             return Claim(root=root, fence=fence + 1)
 
@@ -111,14 +134,14 @@ class SqliteJournal:
     async def renew(self, claim: Claim) -> None:
         def work(db: sqlite3.Connection) -> None:
             _check(db, claim)
-            db.execute("UPDATE claims SET lease_until = ? WHERE root = ?", (time.time() + self.lease, claim.root))
+            db.execute("UPDATE claims SET lease_until = ? WHERE root = ?", (self._now() + self.lease, claim.root))
 
         await self._write(work, durable=False)
 
     async def release(self, claim: Claim) -> None:
         def work(db: sqlite3.Connection) -> None:
             _check(db, claim)
-            db.execute("UPDATE claims SET owner = NULL, lease_until = 0 WHERE root = ?", (claim.root,))
+            db.execute(_GIVE_BACK, (claim.root,))
 
         await self._write(work, durable=False)
 
@@ -127,9 +150,12 @@ class SqliteJournal:
 
         def work(db: sqlite3.Connection) -> None:
             _check(db, claim)
+            numbered(events, lambda run: db.execute(_LAST, (run,)).fetchone()[0])
             db.executemany("INSERT INTO events (run, seq, body) VALUES (?, ?, ?)", lines)
             for event in events:
                 _index(db, claim.root, event)
+            if leaves(claim, events):
+                db.execute(_GIVE_BACK, (claim.root,))
 
         await self._write(work, durable=durable)
 
@@ -190,15 +216,14 @@ class SqliteJournal:
 
     async def _read(self, sql: str, values: Iterable[Any]) -> list[tuple[Any, ...]]:
         def work() -> list[tuple[Any, ...]]:
-            if not self.path.exists():
-                return []
-            db = _open(self.path)
             try:
-                return db.execute(sql, tuple(values)).fetchall()
-            except sqlite3.Error as error:
+                if not self.path.exists():
+                    return []
+                with closing(_open(self.path)) as db:
+                    made = _format(db) > 0
+                    return db.execute(sql, tuple(values)).fetchall() if made else []
+            except (OSError, sqlite3.Error) as error:
                 raise JournalError(f"the journal {self.path} cannot be read: {error}") from error
-            finally:
-                db.close()
 
         return await asyncio.to_thread(work)
 
@@ -208,6 +233,9 @@ class SqliteJournal:
             db = _create(self.path)
         except (OSError, sqlite3.Error) as error:
             self._refuse(JournalError(f"the journal {self.path} cannot be opened: {error}"))
+            return
+        except JournalError as error:
+            self._refuse(error)
             return
         try:
             while (job := self._jobs.get()) is not None:
@@ -230,7 +258,8 @@ class SqliteJournal:
             db.execute("BEGIN IMMEDIATE")
             for job in jobs:
                 outcomes.append(_attempt(db, job, alone=len(jobs) == 1))
-            db.execute("COMMIT")
+            if db.in_transaction:
+                db.execute("COMMIT")
         except sqlite3.Error as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
@@ -245,19 +274,20 @@ class SqliteJournal:
 
 
 def _attempt(db: sqlite3.Connection, job: _Job, *, alone: bool) -> tuple[_Job, Any, BaseException | None]:
-    """Does one job's writes; a refused one leaves nothing behind and does not spoil the others' transaction."""
+    """Does one job's writes; one that is refused leaves nothing behind and does not spoil the others' transaction."""
     if not alone:
         db.execute("SAVEPOINT job")
     try:
-        result = job.work(db)
-    except OrchestratorError as error:
-        if not alone:
-            db.execute("ROLLBACK TO job")
-        return job, None, error
-    finally:
-        if not alone:
-            db.execute("RELEASE job")
-    return job, result, None
+        outcome = job, job.work(db), None
+    except Exception as error:  # it is raised where the job was asked for, unless it is trouble of the whole file
+        if isinstance(error, sqlite3.Error) and not isinstance(error, REFUSED):
+            raise
+        db.execute("ROLLBACK" if alone else "ROLLBACK TO job")
+        refused = JournalError(f"the journal refuses what is to be written: {error}")
+        outcome = job, None, refused if isinstance(error, sqlite3.Error) else error
+    if not alone:
+        db.execute("RELEASE job")
+    return outcome
 
 
 def _check(db: sqlite3.Connection, claim: Claim) -> None:
@@ -271,9 +301,11 @@ def _index(db: sqlite3.Connection, root: str, event: JournalEvent) -> None:
         values = (event.run, root, event.parent, event.agent, event.task, "running", event.at, None)
         db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
     elif (status := status_of(event)) is not None:
-        db.execute("UPDATE runs SET status = ?, ended_at = ? WHERE run = ?", (status, event.at, event.run))
+        db.execute("UPDATE runs SET status = ?, ended_at = ? WHERE run = ?", (status, ended_at(event), event.run))
 
 
+_GIVE_BACK = "UPDATE claims SET owner = NULL, lease_until = 0 WHERE root = ?"
+_LAST = "SELECT coalesce(max(seq), 0) FROM events WHERE run = ?"
 _ROW = "SELECT run, parent, agent, task, status, started_at, ended_at FROM runs"
 
 
@@ -286,10 +318,21 @@ def _open(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
 
 
+def _format(db: sqlite3.Connection) -> int:
+    """The file's format; 0 for one that has no tables yet."""
+    (found,) = db.execute("PRAGMA user_version").fetchone()
+    if found > FORMAT:
+        raise JournalError(
+            f"this journal was written by a newer version of orchestrator (format {found}); use that one"
+        )
+    return found
+
+
 def _create(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     db = _open(path)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.executescript(SCHEMA)
+    if _format(db) < FORMAT:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
     return db
