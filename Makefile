@@ -7,8 +7,12 @@ UV ?= $(shell command -v uv || echo $(TOOLS)/uv/bin/uv)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-TASK := Read examples/sales.csv, total each month's sales, draw a line chart and save it
-RECORDING := scripted:examples/recordings/sales.jsonl
+JOB ?= sales
+TASK_sales := Read examples/sales.csv, total each month's sales, draw a line chart and save it
+TASK_logs := Which errors grew since yesterday in examples/logs, what is the likely cause
+TASK_tickets := From examples/tickets.csv write the weekly report as Markdown with a chart
+TASK = $(or $(TASK_$(JOB)),$(error JOB is sales, logs or tickets))
+RECORDING := scripted:examples/recordings/$(JOB).jsonl
 MODEL ?= $(RECORDING)
 ARGS ?=
 
@@ -28,7 +32,8 @@ unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV
 
 help:
 	@echo "make install   .venv with every extra and the development tools, from uv.lock"
-	@echo "make demo      one real job from end to end on a recorded model; MODEL=openai:NAME for a real one"
+	@echo "make demo      one real job from end to end on a recorded model; MODEL=openai:NAME for a real one,"
+	@echo "               JOB=logs: why errors grew; JOB=tickets: a report, which waits for approval"
 	@echo "make test      the tests; ARGS='tests/house -x' to choose"
 	@echo "make lint      formatting, ruff, pyright strict, the direction of imports"
 	@echo "make bench     overhead beside a bare loop and a peer; REPEATS, SYSTEMS, BENCH_CACHE"
@@ -49,11 +54,16 @@ $(TOOLS)/uv/bin/uv:
 demo: export ORCHESTRATOR_HOME := $(CURDIR)/.demo/home
 demo: what-is-real $(STAMP)
 	@rm -rf .demo && mkdir -p .demo && cp -R examples .demo/examples
-	@printf '\n%s\n' "$$ orchestrator run \"$(TASK)\""
-	@$(BIN)/orchestrator run "$(TASK)" --workspace .demo --model "$(MODEL)"
-	@printf '\n%s\n' "$$ orchestrator runs show last"
-	@$(BIN)/orchestrator runs show last
-	@printf '\n%s\n' "Files made:" && find "$(CURDIR)/.demo/out" -type f
+	@say() { printf '\n$$ orchestrator %s\n' "$$1"; }; code=0; \
+	say "run \"$(TASK)\""; \
+	$(BIN)/orchestrator run "$(TASK)" --workspace .demo --model "$(MODEL)" < /dev/null || code=$$?; \
+	while [ $$code -eq 4 ]; do \
+		printf '\n%s\n' "Nobody is there to ask, so the run is parked (exit code 4). A person says yes, and it goes on:"; \
+		say "approve last --all" && $(BIN)/orchestrator approve last --all || exit; \
+		say "resume last"; code=0; $(BIN)/orchestrator resume last < /dev/null || code=$$?; \
+	done; [ $$code -eq 0 ] && say "runs show last" && $(BIN)/orchestrator runs show last
+	@test ! -d .demo/out || { printf '\n%s\n' "Files made:"; find "$(CURDIR)/.demo/out" -type f; }
+	@find .demo -path '.demo/out/*.md' -exec sh -c 'printf "\nHow %s begins:\n\n" "$$1"; head -n 12 "$$1"' - {} ';'
 
 what-is-real:
 ifeq ($(MODEL),$(RECORDING))

@@ -23,7 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 CONFIG = tomllib.loads((HERE / "systems.toml").read_text())
 FRESH = ("cold", "many")  # measured from the start of a new process
-LIVE = ("throughput", "steps", "parallel", "fanout", "history")  # asked of one process that stays up
+LIVE = ("throughput", "steps", "parallel", "fanout", "history", "soak")  # asked of one process that stays up
 SEPARATE = ("traced",)  # a process of its own that stays up
 QUIET = {
     "OPENAI_API_KEY": "none", "OPENAI_AGENTS_DISABLE_TRACING": "1", "LANGSMITH_TRACING": "false",
@@ -102,7 +102,7 @@ class Peer:
             *map(str, command), *scenarios, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
             env=os.environ | QUIET, cwd=self.lab.cache, limit=2**24)
 
-    async def until(self, word, limit=240):
+    async def until(self, word, limit=900):
         async def read():
             while line := await self.process.stdout.readline():
                 if line.startswith(word.encode()):
@@ -153,6 +153,8 @@ async def measure(lab, systems, scenarios, repeats, out):
         for repeat in range(repeats):
             for scenario in scenarios:
                 for name in systems[repeat % len(systems):] + systems[:repeat % len(systems)]:
+                    if scenario == "soak" and (repeat or not name.startswith("orchestrator")):
+                        continue  # long, and a question to this project alone
                     group = live if scenario in LIVE else separate
                     peer = Peer(lab, name) if scenario in FRESH else group[name]
                     lab.ask_model("/reset")
@@ -190,6 +192,8 @@ def figures(record):
     if scenario == "throughput":
         return {"runs_per_s": 1 / wall, "cpu_ms_per_run": 1e3 * cpu, "rss_mb": record["rss_mb"],
                 "peak_in_flight": record["model"]["peak_in_flight"]}
+    if scenario == "soak":
+        return {"rss_first_mb": record["rss_first_mb"], "rss_last_mb": record["rss_last_mb"], "cpu_ms_per_run": 1e3 * cpu}
     if scenario == "history":
         return {"first_ms": 1e3 * record["first"], "last_ms": 1e3 * record["last"], "cpu_ms_per_step": 1e3 * cpu,
                 "prompt_mb": record["model"]["bytes_in"] / 1e6}

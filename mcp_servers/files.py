@@ -11,6 +11,7 @@ One self-contained file, usable by any MCP host on POSIX. Needs `mcp`.
 """
 
 import argparse
+import bisect
 import codecs
 import difflib
 import errno
@@ -332,9 +333,9 @@ def label(encoding: str, head: bytes) -> str:
     return encoding.upper() + " with BOM" * head.startswith((codecs.BOM_UTF8, b"\xff\xfe", b"\xfe\xff"))
 
 
-def blocks(file: BinaryIO, encoding: str, work: Work) -> Iterator[bytes]:
-    """A file from its start, in blocks; UTF-16 and UTF-32 as UTF-8, so that a line end is one byte everywhere."""
-    file.seek(0)
+def blocks(file: BinaryIO, encoding: str, work: Work, skip: int = 0) -> Iterator[bytes]:
+    """A file in blocks, without the first `skip`; UTF-16 and UTF-32 as UTF-8, so that a line end is always one byte."""
+    file.seek(skip * BLOCK)
     decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding.startswith(("utf-16", "utf-32")) else None
     while block := file.read(BLOCK):
         work.check()
@@ -386,8 +387,8 @@ def finder(pattern: str, *, literal: bool, ignore_case: bool) -> re.Pattern[str]
         raise ToolError("The pattern is empty. Give a text, or a regular expression with regex=true.")
     if not literal and NESTED.search(pattern):
         raise ToolError(
-            f"{pattern!r} repeats a group that repeats or chooses, which can take forever on some lines. Leave the outer "
-            "repeat out, or make it possessive: (…)++"
+            f"{pattern!r} repeats a group that repeats or chooses, which can take forever on some lines. Leave the "
+            "outer repeat out, or make it possessive: (…)++"
         )
     try:
         return re.compile(re.escape(pattern) if literal else pattern, re.IGNORECASE if ignore_case else 0)
@@ -438,7 +439,9 @@ def read_lines(at: Place, start: int, limit: int, work: Work) -> Excerpt:
         if encoding is None:
             raise ToolError(f"{at.shown!r} is binary ({size} bytes, begins with {head[:8].hex(' ')}); not shown.")
         total, last = 0, b"\n"
+        ends: list[int] = []  # line ends before each block
         for part in blocks(file, encoding, work):
+            ends.append(total)
             total, last = total + part.count(b"\n"), part[-1:]
         total += last != b"\n"
         first = max(1, total + 1 + start) if start < 0 else max(1, start)
@@ -448,7 +451,9 @@ def read_lines(at: Place, start: int, limit: int, work: Work) -> Excerpt:
             )
         text: list[str] = []
         length, returns = 0, False
-        for line in lines(from_line(blocks(file, encoding, work), first)):
+        skip = 0 if encoding.startswith(("utf-16", "utf-32")) else max(0, bisect.bisect_left(ends, first - 1) - 1)
+        rest = from_line(blocks(file, encoding, work, skip), first - (ends[skip] if ends else 0))
+        for line in lines(rest):
             shown = shown_line(line, encoding)
             if len(text) == limit or (text and length + len(shown) > LONGEST_TEXT):
                 break
@@ -752,10 +757,10 @@ def reading(server: MCPServer, roots: Mapping[str, Path], seconds: float) -> Non
 
     @server.tool(
         title="Read a text file",
-        description="Lines of a text file, with its encoding (UTF-8, UTF-16, GB18030, Windows-1252 are told apart). Use it "
-        "before an edit, and after a search for what is around a match. start_line=-50 gives the last 50 lines; a long "
-        "file comes in pages (next_line). Works on files of gigabytes. Binary files are named, not shown. Not for "
-        "tables (CSV, Excel) or logs where their own tools are offered.",
+        description="Lines of a text file, with its encoding (UTF-8, UTF-16, GB18030, Windows-1252 are told apart). "
+        "Use it before an edit, and after a search for what is around a match. start_line=-50 gives the last 50 lines; "
+        "a long file comes in pages (next_line). Works on files of gigabytes. Binary files are named, not shown. Not "
+        "for tables (CSV, Excel) or logs where their own tools are offered.",
         annotations=READ_ONLY,
     )
     async def read(  # pyright: ignore[reportUnusedFunction] - registered by the decorator
@@ -772,9 +777,9 @@ def reading(server: MCPServer, roots: Mapping[str, Path], seconds: float) -> Non
 
     @server.tool(
         title="Search in files",
-        description="Lines that hold a text or fit a regular expression (Python's), in one file or in all text files of "
-        "a tree, with lines of context. Use it to find where something is said. Results come in pages (next_offset). "
-        "Only the first 4,000 characters of a line are searched. Not for names of files: use list.",
+        description="Lines that hold a text or fit a regular expression (Python's), in one file or in all text files "
+        "of a tree, with lines of context. Use it to find where something is said. Results come in pages; "
+        "only the first 4,000 characters of a line are searched. Not for names of files: use list.",
         annotations=READ_ONLY,
     )
     async def search(  # pyright: ignore[reportUnusedFunction] - registered by the decorator
@@ -818,8 +823,8 @@ def changing(server: MCPServer, roots: Mapping[str, Path]) -> None:
 
     @server.tool(
         title="Write a file",
-        description="Write a whole text file: a new one, or in place of the one that is there. Missing folders are made. "
-        "Use it for new files such as reports. To change part of a file use edit, which keeps the rest.",
+        description="Write a whole text file: a new one, or in place of the one that is there. Missing folders are "
+        "made. Use it for new files such as reports. To change part of a file use edit, which keeps the rest.",
         annotations=CHANGES,
     )
     async def write(  # pyright: ignore[reportUnusedFunction] - registered by the decorator
@@ -841,8 +846,8 @@ def changing(server: MCPServer, roots: Mapping[str, Path]) -> None:
     @server.tool(
         title="Edit a file",
         description="Replace exact text in a file. Read the file first and copy old_text exactly, blanks and line ends "
-        "included; it must fit once, so take enough lines, or set all=true for every place. Encoding, mode and line ends "
-        "stay. For a new file, or to replace a whole one, use write.",
+        "included; it must fit once, so take enough lines, or set all=true for every place. Encoding, mode and line "
+        "ends stay. For a new file, or to replace a whole one, use write.",
         annotations=CHANGES,
     )
     async def edit(  # pyright: ignore[reportUnusedFunction] - registered by the decorator
@@ -872,8 +877,8 @@ def changing(server: MCPServer, roots: Mapping[str, Path]) -> None:
     @server.tool(
         name="delete",
         title="Delete",
-        description="Delete a file or an empty folder for good; with recursive=true a folder and all in it. There is no "
-        "way back: list first what is there. A link is deleted itself, not what it points to.",
+        description="Delete a file or an empty folder for good; with recursive=true a folder and all in it. There is "
+        "no way back: list first what is there. A link is deleted itself, not what it points to.",
         annotations=CHANGES,
     )
     async def delete_(  # pyright: ignore[reportUnusedFunction] - registered by the decorator

@@ -145,7 +145,7 @@ async def assemble(
             tracer = make_tracer(options.store(), os.environ, service_per_agent=settings.telemetry.service_per_agent)
             stack.push_async_callback(tracer.aclose)
         if journal is None:
-            journal = SqliteJournal(options.store() / JOURNAL_FILE)
+            journal = SqliteJournal(options.store() / JOURNAL_FILE, lease=settings.journal.lease)
             stack.push_async_callback(journal.aclose)
         stack.push_async_callback(models.close)
         runners: list[Runner] = []  # the agents' server is part of the toolset that its own runner needs

@@ -101,6 +101,8 @@ _Whole = Annotated[int, BeforeValidator(_number), Field(gt=0, lt=1e15)]
 class CardLimits(Limits):
     """`limits` as they may stand in a card."""
 
+    model_config = ConfigDict(defer_build=True)
+
     steps: _Whole | None = None
     tokens: _Whole | None = None
     cost: Number | None = None
@@ -126,7 +128,7 @@ class AgentCard(BaseModel):
     agent's own, inside those of its run.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: Name
     tool_name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")

@@ -5,6 +5,7 @@ with the lines that follow until the next key. A value that is no YAML either is
 types that JSON has, as in YAML 1.2 (`no` is a name, not false). Lines count from 1 in the card's file.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,9 +22,6 @@ SMALLEST = "---\nname: reviewer\ndescription: When to use this agent, and when n
 
 _KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*)|[ \t]*)$")
 _QUOTED = re.compile(r"""^(["'])(.*)\1$""", re.DOTALL)
-_INTEGER = re.compile(r"[-+]?\d{1,99}\Z")
-_FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?\Z")
-_WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 _SPEAKERS = ("user", "assistant", "context", "commentary", "human", "example", "examples", "note")
 _MOST_NODES = 5000
 _DEEPEST = 40
@@ -90,11 +88,10 @@ class _Members:
         text = _word(node)
         if not isinstance(node, yaml.ScalarNode) or node.style is not None:
             return text
-        if text.lower() in _WORDS:
-            return _WORDS[text.lower()]
-        if _INTEGER.match(text):
-            return int(text)
-        return float(text) if _FLOAT.match(text) else text
+        try:
+            return json.loads(text or "null", parse_constant=str)
+        except ValueError:
+            return None if text == "~" else text
 
 
 def _word(node: yaml.Node) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from orchestrator.cards.card import AgentCard
 from orchestrator.cards.reach import may_mean, may_use
+from orchestrator.cards.words import HERE
 from orchestrator.config.names import did_you_mean, listed, nearest, sanitise
 from orchestrator.errors import Problem
 
@@ -18,8 +19,6 @@ Known = Mapping[str, Sequence[str] | None]
 
 BUILT_IN = ("find_tools", "plan", "recall", "remember", "retrieve_result")
 """Tools that are offered beside a card's globs; naming them changes nothing."""
-
-_HOST_NAMES = ("Read", "Grep", "Glob", "Write", "Edit", "MultiEdit")
 
 
 class Offer(NamedTuple):
@@ -87,37 +86,26 @@ def _fault(card: AgentCard, key: str, glob: str, known: Known, bundled: Collecti
     names = [name for server, tools in known.items() for tool in tools or () for name in _spellings(server, tool)]
     if glob in ("*", *BUILT_IN) or any(fnmatchcase(name, glob) for name in names):
         return None
-    server, parted, rest = glob.partition("__")
-    place = card.place(key, glob)
-    owner = max((name for name in known if glob.startswith(_spellings(name, ""))), key=len, default=None)
-    if owner is not None:
-        tools = known[owner]
-        if tools is None:
-            return f"`{glob}` cannot be checked: the server `{owner}` cannot be reached.", True
-        hint = did_you_mean(glob, [_spellings(owner, tool)[0] for tool in tools])
-        hint = hint or f" It has {listed(tools) or 'no tools'}."
-        message = f"the server `{owner}` has no tool for `{place.text or glob}`.{hint}"
-        return message, place.foreign and owner in bundled
-    if _is_glob(server):
+    if _is_glob(glob.partition("__")[0]):
         return f"`{glob}` matches no tool.", not known or None in known.values()
-    if not parted:
-        return _bare(key, glob, known, names)
-    near = nearest(server, map(sanitise, known))
-    hint = f" Did you mean `{near}__{rest}`?" if near else did_you_mean(glob, names) or _configured(known)
-    written = f" (written `{place.text}`)" if place.text not in ("", glob) else ""
-    return f"there is no server `{server}` for `{glob}`{written}.{hint}", place.foreign
-
-
-def _bare(key: str, name: str, known: Known, names: Sequence[str]) -> tuple[str, bool]:
-    """A name without a server: a misspelling of something here, or another host's tool."""
-    meant = {full.partition("__")[2]: full for full in names}
-    meant |= {server: f"{sanitise(server)}__*" for server in known}
-    meant |= {word: word for word in (*names, *BUILT_IN, *_HOST_NAMES)}
-    if near := nearest(name, meant):
-        return f"there is no tool `{name}`. Did you mean `{meant[near]}`?", False
-    if key == "tools":
-        return f"left out: `{name}`; tools are named `server__tool` here.", True
-    return f"there is no tool `{name}`. Tools are named `server__tool`.", False
+    server = max((name for name in known if glob.startswith(_spellings(name, ""))), key=len, default=None)
+    if server is not None and known[server] is None:
+        return f"`{glob}` cannot be checked: the server `{server}` cannot be reached.", True
+    meant = {name.partition("__")[2]: name for name in names}
+    for each in known:
+        meant[each] = meant[f"{each}__*"] = f"{sanitise(each)}__*"
+    for name in (*names, *BUILT_IN, *HERE):
+        meant.setdefault(name, name)
+    place = card.place(key, glob)
+    if near := nearest(glob, meant):
+        hint = f" Did you mean `{meant[near]}`?"
+    elif server is not None:
+        hint = f" `{server}` has {listed(known[server] or ()) or 'no tools'}."
+    else:
+        hint = f" Tools are named `server__tool`.{_configured(known)}"
+    elsewhere = place.foreign and (server is None or server in bundled)
+    left_out = key == "tools" and "__" not in glob and not near
+    return f"there is no tool `{place.text or glob}`.{hint}", elsewhere or left_out
 
 
 def _configured(known: Known) -> str:

@@ -32,7 +32,8 @@ _BUILT_IN = {
     "Edit MultiEdit edit/editFiles": ("files__edit",),
     "edit editFiles": ("files__edit", "files__write"),
 }
-_HERE = {word: globs for words, globs in _BUILT_IN.items() for word in words.split()}
+HERE = {word: globs for words, globs in _BUILT_IN.items() for word in words.split()}
+"""Tools of other hosts that have equivalents here, as our globs."""
 _ELSEWHERE = """
     Agent AskUserQuestion Bash BashOutput EnterPlanMode ExitPlanMode KillBash KillShell LSP Monitor NotebookEdit
     PowerShell SendMessage Skill SlashCommand Task TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate
@@ -72,8 +73,8 @@ def translate(written: str) -> tuple[tuple[str, ...], bool]:
     """A tool as some host writes it, as our globs (none: no such tool here); whether the spelling is another host's."""
     call = _CALL.match(written)
     name = call[1].strip() if call else written
-    if name in _HERE:
-        return _HERE[name], True
+    if name in HERE:
+        return HERE[name], True
     group = name.partition("/")[0]
     if name in _NOT_HERE or (group in _SETS and group != name):
         return (), True

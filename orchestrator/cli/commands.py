@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
-from orchestrator.cli import approving, listing, running
+from orchestrator.cli import INTERRUPTED, approving, listing, running
 from orchestrator.cli.interrupts import on_interrupt
 from orchestrator.errors import ConfigurationError, OrchestratorError
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED, USAGE = 1, 2
 
 COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
     "run": running.run,
@@ -28,8 +28,9 @@ COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
 
 def perform(arguments: Namespace) -> int:
     """Runs one command and returns its exit code; what the user has to mend is exit 2."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="warning: %(message)s")
-    logging.getLogger("mcp").setLevel(logging.ERROR)
+    logging.basicConfig(handlers=[_ToStderr()], level=logging.WARNING, format="warning: %(message)s")
+    # What goes wrong with a server is ours to tell, in one line; the MCP package would add its tracebacks.
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
     try:
         return anyio.run(_interruptible, COMMANDS[arguments.command], arguments)
     except ConfigurationError as error:
@@ -43,6 +44,13 @@ def perform(arguments: Namespace) -> int:
         # Whoever read our output has gone; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+
+
+class _ToStderr(logging.Handler):
+    """Writes to standard error as it is then: while a line moves at the bottom of a terminal, another stands for it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr)
 
 
 async def _interruptible(command: Callable[[Namespace], Awaitable[int]], arguments: Namespace) -> int:

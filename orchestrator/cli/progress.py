@@ -114,7 +114,8 @@ class Progress:
 
         deepest = sorted(self._busy.items(), key=lambda item: -item[0].count("/"))
         who = ", ".join(text for _, text in deepest[:4]) or "starting"
-        return Text(f"{time.monotonic() - self._began:5.1f} s  {self._tokens:,} tokens  {who}", style="dim")
+        line = f"{time.monotonic() - self._began:5.1f} s  {self._tokens:,} tokens  {who}"
+        return Text(line, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _short(tool: str) -> str:

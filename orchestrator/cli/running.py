@@ -89,7 +89,8 @@ def report(result: "RunResult", arguments: Namespace) -> int:
     elif arguments.events != STDOUT:
         print(result.answer)
     if not arguments.quiet and not arguments.json:
-        print(closing_line(result), file=sys.stderr)
+        # A terminal would break the line inside an id.
+        print(closing_line(result, "\n" if sys.stderr.isatty() else " · "), file=sys.stderr)
     return EXIT_CODES[result.status]
 
 
@@ -106,14 +107,14 @@ def how_to_go_on(result: "RunResult") -> str:
     return "\n".join([*lines, f"then: orchestrator resume {result.run_id}"])
 
 
-def closing_line(result: "RunResult") -> str:
-    """Time, tokens, cost and the two ids by which a run is found again."""
+def closing_line(result: "RunResult", between: str = " · ") -> str:
+    """Time, tokens and cost; then, after `between`, the two ids by which a run is found again."""
     usage = result.usage
     cost = f"${result.cost.amount:.4f}" if result.cost.known else "cost unknown"
     status = "" if result.status == "finished" else f"{result.status} ({result.stop_reason}) · "
     return (
         f"{status}{result.duration_s:.1f} s · {usage.input_tokens:,} + {usage.output_tokens:,} tokens · "
-        f"{usage.model_calls} model calls · {usage.tool_calls} tool calls · {cost} · "
+        f"{usage.model_calls} model calls · {usage.tool_calls} tool calls · {cost}{between}"
         f"run {result.run_id} · trace {result.trace_id}"
     )
 

@@ -111,7 +111,7 @@ class EntryReader:
         data, places = self._sorted(name, entry, where)
         data |= {"name": name, "file": self.report.file, "line": self.report.line(where), "inputs": self.inputs}
         try:
-            server = ServerSettings(**data, lines=self._lines(data, places))
+            server = ServerSettings(**data, places=places, lines=self.report.lines)
         except ValidationError as error:
             self.report.explain(error, {}, places, inside=where, before=f"server `{name}`: ")
             return None
@@ -158,14 +158,6 @@ class EntryReader:
                 yield from (((*place, inner), item, _OURS) for inner, item in own.items())
             else:
                 self.report.error(f'`{OWN_KEY}` must be an object like {{"call_timeout": 120}}.', place)
-
-    def _lines(self, data: Mapping[str, Any], places: Mapping[str, Where]) -> dict[str, int]:
-        """The line of each value that may have something to expand, by `env.NAME`, `args.0`, `url`, ..."""
-        wheres = dict(places)
-        for key in ("args", "env", "headers"):
-            parts = mapping(data.get(key)) or range(len(sequence(data.get(key)) or ()))
-            wheres |= {f"{key}.{part}": (*places.get(key, ()), part) for part in parts}
-        return {key: line for key, where in wheres.items() if (line := self.report.line(where)) is not None}
 
 
 def add(server: ServerSettings, servers: dict[str, ServerSettings], errors: list[Problem]) -> None:

@@ -24,7 +24,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 class Input(BaseModel):
     """A value that a person is asked for when a server is started. `secret` ones are not shown while typed."""
 
-    model_config = ConfigDict(frozen=True, populate_by_name=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, defer_build=True, populate_by_name=True, hide_input_in_errors=True)
 
     id: str
     description: str = ""

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,12 +34,12 @@ def parse_json(text: str, file: Path | None = None) -> Document:
         raise ConfigurationError(Problem("this is nested too deeply.", file)) from None
     except json.JSONDecodeError as error:
         said = f"this is not JSON: {error.msg.removesuffix(' at')}."
-        if not plain[error.pos :].strip():
+        if error.msg.startswith("Expecting") and not plain[error.pos :].strip():
             said = _missing(plain)
         raise ConfigurationError(Problem(said, file, error.lineno, error.colno)) from None
     except ValueError as error:
         raise ConfigurationError(Problem(f"this is not JSON: {error}.", file)) from None
-    return _json_lines(plain, value)
+    return replace(_scan(plain)[0], value=value)
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -52,23 +53,17 @@ def _refuse(word: str) -> NoReturn:
 
 def _missing(text: str) -> str:
     """What a text that ends too early lacks."""
-    opened: list[int] = []
-    for match in _TOKEN.finditer(text):
-        if match[0] in ("{", "["):
-            opened.append(match.start())
-        elif match[0] in ("}", "]") and opened:
-            opened.pop()
-    if not opened:
+    document, path = _scan(text)
+    if not path:
         return "the file is empty."
-    at = opened[-1]
-    closing = "}" if text[at] == "{" else "]"
-    place = f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
-    return f"the file ends here: `{closing}` is missing, for the `{text[at]}` of {place}."
+    opening, closing = "[]" if isinstance(path[-1], int) else "{}"
+    line = document.lines.get(tuple(path[:-1]), 1)
+    return f"the file ends here: `{closing}` is missing, for the `{opening}` of line {line}."
 
 
-def _json_lines(text: str, value: object) -> Document:
-    """The line of each member of valid JSON, and of each that is there again."""
-    document = Document(value=value)
+def _scan(text: str) -> tuple[Document, list[str | int]]:
+    """The line of each member of JSON, and of each that is there again; and the path to where the text ends."""
+    document = Document()
     path: list[str | int] = []  # a key or a position for each bracket that is open
     line = 1
     for match in _TOKEN.finditer(text):
@@ -88,7 +83,7 @@ def _json_lines(text: str, value: object) -> Document:
                 document.lines[tuple(path)] = line
             if token in ("{", "["):
                 path.append("" if token == "{" else 0)
-    return document
+    return document, path
 
 
 def parse_toml(text: str, file: Path) -> Document:

@@ -28,7 +28,7 @@ _WORDS = {
 class Document:
     """A value, the line of each of its members, and the members that are there again with the line of the last."""
 
-    value: Any
+    value: Any = None
     lines: dict[Where, int] = field(default_factory=dict[Where, int])
     repeated: dict[Where, int] = field(default_factory=dict[Where, int])
 

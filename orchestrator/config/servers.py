@@ -11,10 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation
 
 from orchestrator.config.expand import Ask, Expander, Input, Unresolved, parse_env_file
-from orchestrator.config.report import Report, mapping, plain_text, read_text
+from orchestrator.config.report import Report, Where, mapping, plain_text, read_text
 from orchestrator.errors import ConfigurationError, Problem
 
 Transport = Literal["stdio", "http", "sse"]
@@ -84,7 +84,8 @@ class ServerSettings(BaseModel):
     `allow` and `deny` are globs over the server's own tool names; `auto_approve` are globs of tools that are not asked
     for. The time of a `long_running` tool (globs too) starts anew with each report of progress. `call_timeout` None
     means `[tools] timeout`, `concurrency` None no bound of its own. A `required` server that cannot be reached ends the
-    run. Values never show in `repr`, as they may be secrets. `lines` are those of `command`, `args.0`, `env.NAME`, ...
+    run. Values never show in `repr`, as they may be secrets. `places` say where in
+    its file the values of each key stand, `lines` in which line each place is.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -110,8 +111,9 @@ class ServerSettings(BaseModel):
     bundled: bool = False
     file: Path | None = None
     line: int | None = None
-    lines: Mapping[str, int] = Field(default_factory=dict[str, int], repr=False, exclude=True)
-    inputs: Mapping[str, Input] = Field(default_factory=dict[str, Input], repr=False, exclude=True)
+    places: SkipValidation[Mapping[str, Where]] = Field(default_factory=dict[str, Where], repr=False, exclude=True)
+    lines: SkipValidation[Mapping[Where, int]] = Field(default_factory=dict[Where, int], repr=False, exclude=True)
+    inputs: SkipValidation[Mapping[str, Input]] = Field(default_factory=dict[str, Input], repr=False, exclude=True)
     warnings: tuple[Problem, ...] = Field(default=(), repr=False, exclude=True)
 
     def expand(self, environ: Mapping[str, str], workspace: Path, ask: Ask | None = None) -> "ServerSettings":
@@ -123,39 +125,38 @@ class ServerSettings(BaseModel):
         Raises:
             ConfigurationError: all that is missing, by name and line; never with a value.
         """
-        report = Report(self.file)
+        report = Report(self.file, self.lines)
         expander = Expander(environ=environ, workspace=workspace, inputs=self.inputs, ask=ask)
 
-        def fill(key: str, text: str) -> str:
+        def fault(message: str, *key: str | int) -> None:
+            where = (*self.places.get(str(key[0]), ()), *key[1:])
+            report.error(
+                f"server `{self.name}`, {'.'.join(map(str, key))}: {message}", line=report.line(where) or self.line
+            )
+
+        def fill(text: str, *key: str | int) -> str:
             try:
                 return expander.expand(text)
             except Unresolved as error:
-                report.error(f"server `{self.name}`, {key}: {error}", line=self.lines.get(key, self.line))
+                fault(str(error), *key)
             return ""
 
         changed: dict[str, Any] = {
-            key: fill(key, text) for key in ("command", "url", "cwd", "env_file") if (text := getattr(self, key))
+            key: fill(text, key) for key in ("command", "url", "cwd", "env_file") if (text := getattr(self, key))
         }
-        changed["args"] = tuple(fill(f"args.{at}", value) for at, value in enumerate(self.args))
+        changed["args"] = tuple(fill(value, "args", at) for at, value in enumerate(self.args))
         for key, table in (("env", self.env), ("headers", self.headers)):
-            changed[key] = {name: fill(f"{key}.{name}", value) for name, value in table.items()}
+            changed[key] = {name: fill(value, key, name) for name, value in table.items()}
         if (url := changed.get("url")) and not url.startswith(("http://", "https://")):
-            message = f"server `{self.name}`: `url` must start with `http://` or `https://`."
-            report.error(message, line=self.lines.get("url", self.line))
+            fault("it must start with `http://` or `https://`.", "url")
         if (file := changed.pop("env_file", None)) and not report.errors:
-            changed["env"] = self._env_file(workspace / file, report) | changed["env"]
+            try:
+                found, wrong = parse_env_file(read_text(workspace / file, "environment file"))
+                changed["env"] = found | changed["env"]
+                report.errors += [Problem("this line is not `NAME=value`.", workspace / file, line) for line in wrong]
+            except ConfigurationError as error:
+                fault(str(error), "env_file")
         if report.errors:
             raise ConfigurationError(*sorted(report.errors, key=lambda problem: problem.line or 0))
         changed["cwd"] = str(workspace / changed.get("cwd", ""))
         return self.model_copy(update={**changed, "env_file": None})
-
-    def _env_file(self, path: Path, report: Report) -> dict[str, str]:
-        try:
-            found, wrong = parse_env_file(read_text(path, "environment file"))
-        except ConfigurationError as error:
-            for problem in error.problems:
-                message = f"server `{self.name}`: `envFile` {problem}"
-                report.error(message, line=self.lines.get("env_file", self.line))
-            return {}
-        report.errors += [Problem("this line is not `NAME=value`.", path, line) for line in wrong]
-        return found

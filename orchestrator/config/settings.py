@@ -53,6 +53,15 @@ class RoleSettings(_Table):
     tools: tuple[str, ...]
 
 
+class JournalSettings(_Table):
+    """`[journal]`: seconds after which a run may be taken over from a process on another machine that has gone silent.
+
+    A live process renews its claim three times in that time. One of the same machine is known to be dead at once.
+    """
+
+    lease: float = Field(default=30.0, ge=1, allow_inf_nan=False)
+
+
 class TelemetrySettings(_Table):
     """`[telemetry]`. Trace viewers colour and count by service, so each agent is one unless that is switched off."""
 
@@ -69,6 +78,7 @@ class FileSettings(_Table):
     tools: ToolSettings = ToolSettings()
     policy: PolicySettings = PolicySettings()
     roles: Mapping[str, RoleSettings] = Field(default_factory=dict[str, RoleSettings])
+    journal: JournalSettings = JournalSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
 

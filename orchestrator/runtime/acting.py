@@ -113,6 +113,8 @@ class Acting:
 
     async def answer(self, calls: Sequence[CallState]) -> None:
         """Answers those of `calls` that can be; they run at once, and their results are recorded as they come."""
+        if self._tree.hooks:
+            await self._recorder.save()
         found = [await self._prepare(call) for call in calls]
         ready = [item for item in found if item is not None]
         await self._recorder.save(durable=True)

@@ -105,7 +105,9 @@ class Loop:
                 reason=call.reason,
             )
             verdict = await self._tree.approver(request)
-            if verdict is not None:
+            if verdict is None:
+                self._tree.approver = None
+            else:
                 self._recorder.note(
                     self._recorder.make(
                         ApprovalDecided,
@@ -131,6 +133,8 @@ class Loop:
 
     async def _hooked(self, kind: Literal["thinking", "finishing"], answer: str = "") -> bool:
         """Shows a transition to the hooks; True when one of them turned the run another way."""
+        if self._tree.hooks:
+            await self._recorder.save()  # a hook may take its time; what happened is not to be lost with it
         decided = self.state.decided
         for hook in self._tree.hooks:
             run = self.state.run

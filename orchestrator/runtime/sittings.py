@@ -102,14 +102,14 @@ class Sittings:
         publish: Publish,
         states: dict[str, RunState] | None,
     ) -> RunResult:
-        seat = self._seat
+        seat, held = self._seat, time.time()
         claim = await seat.journal.claim(launch.run)
         try:
             if states is None:  # read under the claim: nobody else can add to it now
                 states = await self.history(launch.run)
             tree = Tree(
                 claim=claim,
-                held=time.time(),
+                held=held,
                 journal=seat.journal,
                 tracer=seat.tracer,
                 trace=TraceContext(trace_id="", span_id=""),
@@ -152,6 +152,8 @@ class Sittings:
 async def history(journal: Journal, root: str) -> dict[str, RunState]:
     """Every run of a tree as its journal tells it. Raises `UnknownRun`."""
     states = {run: fold(events) for run, events in (await journal.tree(root)).items()}
+    if root not in states and "/" in root:
+        raise UnknownRun(f"run {root!r} is part of another and goes on with that one: {root.partition('/')[0]}")
     if root not in states:
         raise UnknownRun(f"there is no run {root!r}; `orchestrator runs` lists them")
     return states

@@ -1,27 +1,28 @@
 """Wrongly typed arguments to what the schema wants, where what was meant is certain.
 
-Led by the validator's faults, so that what is valid is never touched, whatever keywords the schema uses: each round
-asks for the faults, mends the values they point at, deepest first, and asks again. `anyOf` and `oneOf` take the first
-branch that validates after coercion, branches of the value's own type before others. What cannot be mended stays as it
-was. Work is bounded by a count, not by a clock, so that the same text always gives the same arguments.
+Led by the schema: a value that its part of the schema accepts is never touched; any other is read as what that part
+wants, and then its members by theirs. `anyOf` and `oneOf` take the first branch that validates after coercion, branches
+of the value's own type before others. What cannot be mended stays as it was. Work is bounded by a count, not by a
+clock, so that the same text always gives the same arguments.
 """
 
 import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import NoneType
 from typing import Any, Final
 
-from orchestrator.tools import dates
+from orchestrator.tools import dates, repair
 from orchestrator.tools.repair import is_list, is_object
-repaired_container=None
-from orchestrator.tools.validation import Compiled, Fault, Pointer
+from orchestrator.tools.validation import Compiled, Pointer, at, resolve, target
 
-_ROUNDS: Final = 24
-_FAULTS: Final = 1_000
-_BUDGET: Final = 200_000
-"""Values looked at. A call with a thousand wrong values needs a few thousand."""
+_BUDGET: Final = 40_000
+"""Parts of values looked at. A call with a thousand wrong values needs a few thousand."""
+_GUESS: Final = 8
+"""What a character of broken JSON within a string costs of the budget."""
+_MAX_DEPTH: Final = 100
 
 _NUMBER = re.compile(
     r"[+-]?(?:\d{1,300}|\d{1,3}(?:,\d{3}){1,100})(?:\.\d{0,300})?(?:[eE][+-]?\d{1,3})?|[+-]?\.\d{1,300}"
@@ -31,202 +32,185 @@ _CODE = re.compile(r"0\d\d")
 _WORD_GAP = re.compile(r"(?<=[^\W_])[\s_-]+(?=[^\W_])")
 _NOTHING: Final = frozenset({"", "null", "none"})
 _BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False}
-_WRAPPING: Final = {"object": 1, "array": 2, "string": 3}
-
-
-class _Unmended(Exception):
-    """No certain reading."""
-
-
-_DROP: Final = object()
+_KINDS: Final = {
+    "null": NoneType,
+    "boolean": bool,
+    "integer": int,
+    "number": int | float,
+    "object": dict,
+    "array": list,
+    "string": str,
+}
+"""Those that can wrap another value last."""
 
 
 def coerce(value: Any, compiled: Compiled) -> Any:
     """A copy of `value` as near to valid as is certain. Nothing is filled in, nothing of what was said is lost."""
-    coercion = _Coercion(compiled)
-    return coercion.mend(coercion.copy(value), ())
+    return _Coercion(compiled).mend(value, ())
 
 
 class _Coercion:
     def __init__(self, compiled: Compiled) -> None:
-        self._compiled = compiled
+        self._accepts = compiled.accepts
+        self._root = compiled.root
         self._budget = _BUDGET
-
-    def copy(self, value: Any) -> Any:
-        """A deep copy, paid for in the budget."""
-        self._budget -= 1
-        if is_object(value):
-            return {name: self.copy(item) for name, item in value.items()}
-        if is_list(value):
-            return [self.copy(item) for item in value]
-        return value
+        self._depth = 0
 
     def mend(self, value: Any, pointer: Pointer) -> Any:
-        """Mend `value`, which may be changed in place, against the part of the schema at `pointer`."""
-        holder: list[Any] = [value]
-        dropped: dict[tuple[Pointer, str], Any] = {}
-        kept: set[tuple[Pointer, str]] = set()
-        for _ in range(_ROUNDS):
-            if self._budget <= 0 or self._compiled.accepts(pointer, holder[0]):
-                break
-            faults = self._compiled.faults(pointer, holder[0], _FAULTS)
-            self._budget -= 20 + 5 * len(faults)
-            restored = _restore(holder, faults, dropped, kept)
-            if not self._round(holder, faults, dropped, kept) and not restored:
-                break
-        return holder[0]
-
-    def _round(
-        self,
-        holder: list[Any],
-        faults: list[Fault],
-        dropped: dict[tuple[Pointer, str], Any],
-        kept: set[tuple[Pointer, str]],
-    ) -> bool:
-        """Mend what the faults point at; whether anything changed."""
-        changed: set[Pointer] = set()
-        for fault in sorted(faults, key=lambda fault: (-len(fault.path), fault.keyword == "type")):
-            if fault.path in changed:
-                continue
-            parent, step = _parent(holder, fault.path)
-            try:
-                new = self._mended(parent[step], fault)
-            except (KeyError, IndexError, TypeError, _Unmended):
-                continue
-            if new is not _DROP:
-                parent[step] = new
-            elif is_object(parent) and (fault.path[:-1], str(step)) not in kept:
-                dropped[(fault.path[:-1], str(step))] = parent.pop(step)
-            else:
-                continue
-            changed.add(fault.path)
-        return bool(changed)
-
-    def _mended(self, value: Any, fault: Fault) -> Any:
-        """The value that satisfies `fault`, or `_DROP`. Raises `_Unmended`."""
-        try:
-            return self._kept(value, fault)
-        except _Unmended:
-            droppable = fault.keyword in {"type", "enum", "const", "format", "anyOf", "oneOf"}
-            if droppable and (value is None or (isinstance(value, str) and value.strip().lower() in _NOTHING)):
-                return _DROP
-            raise
-
-    def _kept(self, value: Any, fault: Fault) -> Any:
-        owner = fault.pointer[:-1]
-        match fault.keyword:
-            case "type":
-                return self._typed(value, fault, owner)
-            case "enum":
-                return _one_of(value, self._compiled.at(fault.pointer))
-            case "const":
-                return _one_of(value, [self._compiled.at(fault.pointer)])
-            case "format":
-                return _formatted(value, self._compiled.at(fault.pointer))
-            case "anyOf" | "oneOf":
-                return self._branch(value, fault.pointer)
-            case "allOf":
-                return self._all_branches(value, fault.pointer)
-            case "required" | "additionalProperties" | "unevaluatedProperties":
-                return _renamed(value, fault, self._compiled.at(owner).get("properties", {}))
-            case _:
-                raise _Unmended
-
-    def _typed(self, value: Any, fault: Fault, owner: Pointer) -> Any:
-        """The first reading as one of the wanted types that validates; else the first there is."""
-        first: Any = _DROP
-        for kind in sorted(fault.types, key=lambda kind: _WRAPPING.get(kind, 0)):
-            for reading in _readings(value, kind):
-                mended = self.mend(self.copy(reading), owner)
-                if self._compiled.accepts(owner, mended):
-                    return mended
-                if first is _DROP and not (kind == "string" and (is_list(value) or is_object(value))):
-                    first = mended
-        if first is _DROP:
-            raise _Unmended
-        return first
-
-    def _branch(self, value: Any, pointer: Pointer) -> Any:
-        branches = [(*pointer, index) for index in range(len(self._compiled.at(pointer)))]
-        far = [branch for branch in branches if self._is_other_type(value, branch)]
-        for branch in [branch for branch in branches if branch not in far] + far:
-            if self._budget <= 0:
-                break
-            mended = self.mend(self.copy(value), branch)
-            if self._compiled.accepts(branch, mended) and mended != value:
-                return mended
-        raise _Unmended
-
-    def _is_other_type(self, value: Any, branch: Pointer) -> bool:
+        """The first reading of `value` that the part at `pointer` accepts, with its members mended; else the first."""
+        node = at(self._root, pointer)
         self._budget -= 1
-        return any(fault.keyword == "type" and not fault.path for fault in self._compiled.faults(branch, value, 1))
+        if self._budget < 0 or self._depth > _MAX_DEPTH or not is_object(node) or self._accepts(pointer, value):
+            return value
+        self._depth += 1
+        nearest = value
+        for reading in self._readings(value, node):
+            mended = self._within(reading, pointer, node)
+            if self._accepts(pointer, mended):
+                nearest = mended
+                break
+            # Text is no nearer to valid than the list that it was made of, and a worse thing to be told of.
+            if nearest is value and not (isinstance(reading, str) and (is_list(value) or is_object(value))):
+                nearest = mended
+        self._depth -= 1
+        return nearest
 
-    def _all_branches(self, value: Any, pointer: Pointer) -> Any:
-        mended = self.copy(value)
-        for index in range(len(self._compiled.at(pointer))):
-            mended = self.mend(mended, (*pointer, index))
-        if mended == value:
-            raise _Unmended
-        return mended
+    def _within(self, value: Any, pointer: Pointer, node: Mapping[str, Any]) -> Any:
+        """`value` with what other parts of the schema say of it, and of its members, applied."""
+        for part in self._also(value, pointer, node):
+            value = self.mend(value, part)
+        for union in ("anyOf", "oneOf"):
+            if union in node:
+                value = self._branch(value, [(*pointer, union, index) for index in range(len(node[union]))])
+        if is_object(value):
+            return self._members(value, pointer, node)
+        if is_list(value):
+            return [self.mend(item, (*pointer, *_item(node, index))) for index, item in enumerate(value)]
+        return value
 
+    def _also(self, value: Any, pointer: Pointer, node: Mapping[str, Any]) -> Iterator[Pointer]:
+        if isinstance(reference := node.get("$ref"), str):
+            yield target(reference, self._root)
+        for index in range(len(node.get("allOf", ()))):
+            yield (*pointer, "allOf", index)
+        if "if" in node:
+            yield (*pointer, "then" if self._accepts((*pointer, "if"), value) else "else")
 
-def _parent(holder: list[Any], path: Pointer) -> tuple[Any, Any]:
-    """The container of the value at `path`, and the step into it."""
-    node: Any = holder
-    step: str | int = 0
-    for following in path:
-        try:
-            node = node[step]
-        except (KeyError, IndexError, TypeError):
-            return {}, step
-        step = following
-    return node, step
+    def _branch(self, value: Any, branches: list[Pointer]) -> Any:
+        if any(self._accepts(branch, value) for branch in branches):
+            return value
+        for branch in sorted(branches, key=lambda branch: not self._is_of_type(value, branch)):
+            mended = self.mend(value, branch)
+            if self._accepts(branch, mended):
+                return mended
+        return value
 
+    def _is_of_type(self, value: Any, branch: Pointer) -> bool:
+        node = resolve(at(self._root, branch), self._root)
+        return not is_object(node) or not (kinds := _kinds(node)) or any(_is(value, kind) for kind in kinds)
 
-def _restore(
-    holder: list[Any], faults: list[Fault], dropped: dict[tuple[Pointer, str], Any], kept: set[tuple[Pointer, str]]
-) -> bool:
-    """Put back what was dropped and turns out to be required."""
-    restored = False
-    for fault in faults:
-        for name in fault.names if fault.keyword == "required" else ():
-            place = (fault.path, name)
-            if place in dropped and place not in kept:
-                parent, step = _parent(holder, fault.path)
-                parent[step][name] = dropped[place]
-                kept.add(place)
-                restored = True
-    return restored
+    def _members(self, value: dict[str, Any], pointer: Pointer, node: Mapping[str, Any]) -> dict[str, Any]:
+        """Its members mended, without those that say nothing where nothing may be said but not so."""
+        properties, required = node.get("properties", {}), node.get("required", ())
+        made: dict[str, Any] = {}
+        for name, item in _renamed(value, node).items():
+            part = (*pointer, "properties", name) if name in properties else (*pointer, "additionalProperties")
+            mended = self.mend(item, part)
+            optional = name in properties and name not in required
+            if not (optional and _is_nothing(mended) and not self._accepts(part, mended)):
+                made[name] = mended
+        return made
 
+    def _readings(self, value: Any, node: Mapping[str, Any]) -> Iterator[Any]:
+        """What `value` may mean for the keywords of `node` itself, likeliest first."""
+        kinds = _kinds(node)
+        if "const" in node or "enum" in node:
+            yield from _options(value, [node["const"]] if "const" in node else node["enum"])
+        elif isinstance(value, str) and node.get("format") in dates.FORMATS:
+            try:
+                yield dates.FORMATS[node["format"]](value)
+            except dates.NoDate:
+                return
+        elif not kinds or any(_is(value, kind) for kind in kinds):
+            yield value
+        else:
+            for kind in kinds:
+                yield from self._as(kind, value)
 
-def _readings(value: Any, kind: str) -> Iterator[Any]:
-    """What `value` may mean as a `kind`, likeliest first."""
-    match kind:
-        case "integer":
-            number = _number(value)
-            if number is not None and number == int(number):
-                yield int(number)
-        case "number":
-            number = _number(value)
-            if number is not None:
-                yield number
-        case "boolean":
+    def _as(self, kind: str, value: Any) -> Iterator[Any]:
+        """What `value` may mean as a `kind`."""
+        if kind == "array":
+            yield from self._lists(value)
+        elif kind == "object":
+            if is_object(container := self._container(value)):
+                yield container
+        elif kind == "string":
+            if not isinstance(value, str) and value is not None:
+                yield json.dumps(value, ensure_ascii=False)
+        elif kind == "null":
+            if _is_nothing(value):
+                yield None
+        elif kind == "boolean":
             word = str(value).strip().lower() if isinstance(value, str | int) else ""
             if word in _BOOLEANS:
                 yield _BOOLEANS[word]
-        case "null":
-            if isinstance(value, str) and value.strip().lower() in _NOTHING:
-                yield None
-        case "object":
-            if isinstance(value, str) and is_object(container := repaired_container(value)):
-                yield container
-        case "array":
-            yield from _lists(value)
-        case "string":
-            if isinstance(value, bool | int | float | dict | list):
-                yield json.dumps(value, ensure_ascii=False)
-        case _:
+        elif (number := _number(value)) is not None and (kind == "number" or number == int(number)):
+            yield number if kind == "number" else int(number)
+
+    def _lists(self, value: Any) -> Iterator[Any]:
+        """JSON first, then commas, then the one value wrapped."""
+        if value is None:
             return
+        if isinstance(value, str) and not value.strip():
+            yield []
+            return
+        if is_list(container := self._container(value)):
+            yield container
+        elif container is None and isinstance(value, str) and len(parts := re.split("[,，、]", value)) > 1:
+            yield [part.strip() for part in parts if part.strip()]
+        yield [value]
+
+    def _container(self, value: Any) -> Any:
+        """The list or object that a string holds as JSON, or None."""
+        if not isinstance(value, str) or not value.lstrip().startswith(("[", "{", "［", "｛")):
+            return None
+        try:
+            json.loads(value)
+        except (ValueError, RecursionError):
+            self._budget -= _GUESS * min(len(value), repair.MAX_GUESSED)
+        try:
+            found = repair.repair(value) if self._budget > 0 else None
+        except ValueError:
+            return None
+        return found if is_list(found) or is_object(found) else None
+
+
+def _kinds(node: Mapping[str, Any]) -> list[str]:
+    """The types that `node` allows, those that wrap another value last."""
+    kinds = node.get("type", ())
+    return sorted([kinds] if isinstance(kinds, str) else kinds, key=list(_KINDS).index)
+
+
+def _is(value: Any, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    whole = isinstance(value, float) and value.is_integer()
+    return isinstance(value, _KINDS[kind]) or (kind == "integer" and whole)
+
+
+def _item(node: Mapping[str, Any], index: int) -> Pointer:
+    """The way to the schema of a list's item; drafts before 2020-12 have tuples in `items`."""
+    for keyword in ("prefixItems", "items"):
+        part = node.get(keyword)
+        if is_object(part):
+            return (keyword,)
+        if is_list(part) and index < len(part):
+            return (keyword, index)
+    return ("items",)
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and value.strip().lower() in _NOTHING)
 
 
 def _number(value: Any) -> int | float | None:
@@ -235,9 +219,7 @@ def _number(value: Any) -> int | float | None:
     if not isinstance(value, str) or len(value) > 400:
         return None
     text = unicodedata.normalize("NFKC", value).replace("−", "-").strip()
-    if not _NUMBER.fullmatch(text):
-        return None
-    if _CODE.fullmatch(text):
+    if not _NUMBER.fullmatch(text) or _CODE.fullmatch(text):
         return None
     text = text.replace(",", "")
     if text.lstrip("+-").isdigit():
@@ -246,68 +228,39 @@ def _number(value: Any) -> int | float | None:
     return number if math.isfinite(number) else None
 
 
-def _lists(value: Any) -> Iterator[Any]:
-    """JSON first, then commas, then the one value wrapped."""
-    if value is None:
-        return
-    if isinstance(value, str):
-        if not value.strip():
-            yield []
-            return
-        if is_list(container := repaired_container(value)):
-            yield container
-        elif container is None and len(parts := re.split("[,，、]", value)) > 1:
-            yield [part.strip() for part in parts if part.strip()]
-    yield [value]
-
-
-def _one_of(value: Any, options: list[Any]) -> Any:
+def _options(value: Any, options: list[Any]) -> list[Any]:
     """The one option that differs from `value` in case, spacing, `_` for `-`, or only in being text."""
+    written = _folded(value if isinstance(value, str) else json.dumps(value))
+    texts = [option for option in options if isinstance(option, str)]
+    matches: list[Any] = []
     if isinstance(value, bool | int | float):
-        matches = [option for option in options if isinstance(option, str) and option == json.dumps(value)]
+        matches = [text for text in texts if text == written]
     elif isinstance(value, str):
-        matches = [option for option in options if isinstance(option, str) and _folded(option) == _folded(value)]
-        matches = matches or [option for option in options if isinstance(option, str) and loose(option) == loose(value)]
-        matches = matches or [
-            option for option in options if not isinstance(option, str) and json.dumps(option) == _folded(value)
-        ]
-    else:
-        matches = []
-    if len(matches) != 1:
-        raise _Unmended
-    return matches[0]
+        matches = [text for text in texts if _folded(text) == written]
+        matches = matches or [text for text in texts if _loose(text) == _loose(value)]
+        matches = matches or [option for option in options if option not in texts and json.dumps(option) == written]
+    return matches if len(matches) == 1 else []
 
 
 def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text).strip().casefold()
 
 
-def loose(name: str) -> str:
+def _loose(name: str) -> str:
     """A name without what spellings differ in: `maxResults`, `max_results` and `Max-Results` are one."""
     return _WORD_GAP.sub("", _folded(name))
 
 
-def _formatted(value: Any, wanted: Any) -> str:
-    converters = {"date": dates.iso_date, "date-time": dates.iso_datetime}
-    if not isinstance(value, str) or wanted not in converters:
-        raise _Unmended
-    try:
-        return converters[wanted](value)
-    except dates.NoDate as error:
-        raise _Unmended from error
-
-
-def _renamed(value: Any, fault: Fault, properties: Any) -> dict[str, Any]:
-    """`value` with misspelt property names replaced by the schema's, in place and order; only what is unambiguous."""
-    known: set[str] = {*properties} | (set(fault.names) if fault.keyword == "required" else set())
-    strays: list[str] = [name for name in value if name not in known]
-    wanted = set(fault.names) if fault.keyword == "required" else known
+def _renamed(value: dict[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
+    """`value` with misspelt names that cannot stay, or of required properties, replaced; only what is unambiguous."""
+    properties, required = node.get("properties", {}), node.get("required", ())
+    closed = False in (node.get("additionalProperties"), node.get("unevaluatedProperties"))
+    missing = [name for name in dict.fromkeys((*properties, *required)) if name not in value]
+    strays = [name for name in value if name not in properties and name not in required]
     names: dict[str, str] = {}
-    for stray in strays:
-        matches = [name for name in known if loose(name) == loose(stray)]
-        rivals = [other for other in strays if loose(other) == loose(stray)]
-        if len(matches) == 1 and len(rivals) == 1 and matches[0] in wanted and matches[0] not in value:
+    for stray in strays if missing else ():
+        matches = [name for name in (*properties, *required) if _loose(name) == _loose(stray)]
+        rivals = [other for other in strays if _loose(other) == _loose(stray)]
+        if len(set(matches)) == len(rivals) == 1 and matches[0] in missing and (closed or matches[0] in required):
             names[stray] = matches[0]
-    if not names:
-        raise _Unmended
-    return {str(names.get(name, name)): item for name, item in value.items()}
+    return {names.get(name, name): item for name, item in value.items()}

@@ -5,32 +5,10 @@ import unicodedata
 from datetime import date, time
 from typing import Final
 
-_MONTHS: Final = {
-    "jan": 1,
-    "feb": 2,
-    "mar": 3,
-    "apr": 4,
-    "may": 5,
-    "jun": 6,
-    "jul": 7,
-    "aug": 8,
-    "sep": 9,
-    "sept": 9,
-    "oct": 10,
-    "nov": 11,
-    "dec": 12,
-    "january": 1,
-    "february": 2,
-    "march": 3,
-    "april": 4,
-    "june": 6,
-    "july": 7,
-    "august": 8,
-    "september": 9,
-    "october": 10,
-    "november": 11,
-    "december": 12,
-}
+_MONTHS: Final = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
 _YEAR_FIRST = re.compile(
     r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})|(\d{4})(\d\d)(\d\d)|(\d{4}) ?年 ?(\d{1,2}) ?月 ?(\d{1,2}) ?[日号號]"
 )
@@ -38,7 +16,7 @@ _YEAR_LAST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})")
 _NO_YEAR = re.compile(r"\d{1,2}[-/.]\d{1,2}|\d{1,2} ?月 ?\d{1,2} ?[日号號]?")
 _WEEKDAY = re.compile(r"^(mon|tues?|wed(nes)?|thu(rs)?|fri|sat(ur)?|sun)(day)?\.?,? ", re.IGNORECASE)
 _WORD = re.compile(r"[a-z]+|\d+")
-_CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d)(\.\d{1,9})?)?\s*(am|pm)?\s*(z|utc|gmt|[+-]\d\d:?\d\d)?", re.IGNORECASE)
+_CLOCK = re.compile(r"(\d{1,2})(:\d\d(?::\d\d(?:\.\d{1,9})?)?)\s*(am|pm)?\s*(z|utc|gmt|[+-]\d\d:?\d\d)?", re.IGNORECASE)
 _SPLIT = re.compile(r"^(.*?\S)[tT ,]\s*(\d{1,2}:\d\d.*)$", re.DOTALL)
 
 
@@ -62,6 +40,19 @@ def iso_datetime(text: str) -> str:
     if not (clock.endswith("Z") or "+" in clock or "-" in clock):
         raise NoDate("the offset from UTC is missing; write e.g. 2025-03-09T14:30:00Z or 2025-03-09T14:30:00+01:00")
     return f"{day}T{clock}"
+
+
+FORMATS: Final = {"date": iso_date, "date-time": iso_datetime}
+
+
+def problem(value: object, wanted: str) -> str:
+    """What keeps a text from being a date or date-time, to be told; empty if nothing does."""
+    try:
+        if isinstance(value, str) and wanted in FORMATS:
+            FORMATS[wanted](value)
+    except NoDate as error:
+        return f": {error}"
+    return ""
 
 
 def _parts(text: str) -> tuple[str, str]:
@@ -89,7 +80,9 @@ def _day(text: str) -> str:
 def _named_month(text: str) -> str:
     """`9 Mar 2025`, `March 9th, 2025`, `2025 March 9`: one month's name, one year of four digits, one day."""
     words = [word for word in _WORD.findall(text) if word not in {"of", "the", "st", "nd", "rd", "th"}]
-    months = [_MONTHS[word] for word in words if word in _MONTHS]
+    months = [
+        number for word in words for number, name in enumerate(_MONTHS, 1) if len(word) > 2 and name.startswith(word)
+    ]
     numbers = [word for word in words if word.isdigit()]
     if len(months) != 1 or len(words) != 1 + len(numbers) or re.search(r"[^a-z0-9 ,.\-/]", text):
         raise NoDate("this is no date; write e.g. 2025-03-09")
@@ -106,19 +99,17 @@ def _clock(text: str) -> str:
     match = _CLOCK.fullmatch(text)
     if not match:
         raise NoDate("the time of day cannot be read; write e.g. 2025-03-09T14:30:00Z")
-    hour, minute, second, fraction, half, offset = match.groups()
-    hours = int(hour)
+    hour, rest, half, offset = match.groups("")
     if half:
-        if not 1 <= hours <= 12:
-            raise NoDate("the time of day cannot be read; write e.g. 2025-03-09T14:30:00Z")
-        hours = hours % 12 + (12 if half.lower() == "pm" else 0)
+        hour = str(int(hour) % 12 + 12 * (half.lower() == "pm")) if 1 <= int(hour) <= 12 else "no"
+    clock = hour.zfill(2) + rest + ":00" * (rest.count(":") == 1)
     try:
-        clock = time(hours, int(minute), int(second or 0)).isoformat() + (fraction or "")
+        time.fromisoformat(clock[:8])
     except ValueError as error:
         raise NoDate("there is no such time of day; write e.g. 2025-03-09T14:30:00Z") from error
-    if not offset:
-        return clock
-    return clock + ("Z" if offset[0] not in "+-" else offset if ":" in offset else f"{offset[:3]}:{offset[3:]}")
+    if offset.lower() in ("z", "utc", "gmt"):
+        offset = "Z"
+    return clock + (offset if ":" in offset or len(offset) < 2 else f"{offset[:3]}:{offset[3:]}")
 
 
 def _iso(year: int, month: int, day: int) -> str:

@@ -8,17 +8,20 @@ it is `arguments`, which turns failures into observations.
 import json
 import math
 import re
+from collections.abc import Collection
 from typing import Any, Final, TypeGuard
 
 MAX_DEPTH: Final = 64
 """Brackets within brackets. Real calls stay below ten; validating and copying recurse, so there is a bound."""
 MAX_GUESSED: Final = 4_000
 """Characters given to `json_repair`, which takes a second for hostile ones, and for twice as many five."""
-_MAX_ENCODINGS: Final = 3
+_MAX_ENCODINGS: Final = 4
 
 _WIDE: Final = str.maketrans("｛｝［］【】：，、．－＋　０１２３４５６７８９", "{}[][]:,,.-+ 0123456789")
 _FOREIGN = re.compile("[“„＂「『" + "".join(map(chr, _WIDE)) + "]")
-_TOKEN = re.compile(r"""("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?)|[“”„＂「『]([^“”＂」』]*)(?:[“”＂」』]|\Z)|.""", re.DOTALL)
+_TOKEN = re.compile(
+    r"""("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?)|[“”„＂「『]([^“”＂」』]*)(?:[“”＂」』]|\Z)|.""", re.DOTALL
+)
 _THOUGHT = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _FENCE = re.compile(r"```[A-Za-z0-9_+-]*\s*(?=[{\[\"'｛“])")
@@ -39,33 +42,31 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-class NotFinite(ValueError):
-    """NaN or Infinity, which JSON does not have."""
-
-
-def _not_finite(literal: str) -> float:
-    raise NotFinite(f"{literal} is not a JSON number")
-
-
 def _finite(literal: str) -> float:
     number = float(literal)
-    return number if math.isfinite(number) else _not_finite(literal)
+    if math.isfinite(number):
+        return number
+    raise OverflowError(f"{literal} is not a JSON number")
 
 
-_LENIENT = json.JSONDecoder(parse_constant=_not_finite, parse_float=_finite, strict=False)
-decode = json.JSONDecoder(parse_constant=_not_finite, parse_float=_finite).decode
+_STRICT: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+_LENIENT: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite, strict=False)
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def repair(text: str) -> Any:
     """The JSON value that `text` was meant to be. Raises ValueError that says why there is none."""
-    value = _read(text)
-    for _ in range(_MAX_ENCODINGS):
-        if not isinstance(value, str):
-            break
-        value = _read(value)
+    value: Any = text
+    try:
+        for _ in range(_MAX_ENCODINGS):
+            if isinstance(value, str):
+                value = _read(value)
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
     if isinstance(value, str):
         raise ValueError("it is a string, not an object")
-    check_sound(value)
+    if text.count("{") + text.count("[") > MAX_DEPTH or "\\u" in text or not text.isascii():
+        check_sound(value)
     return value
 
 
@@ -73,26 +74,29 @@ def check_sound(value: Any) -> None:
     """Raise ValueError where a value is nested too deeply or cannot be written as JSON in UTF-8."""
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH + 1):
-        below: list[Any] = []
-        for item in level:
-            if is_object(item):
-                below.extend(item.keys())
-                below.extend(item.values())
-            elif is_list(item):
-                below.extend(item)
-            elif isinstance(item, float) and not math.isfinite(item):
-                _not_finite(str(item))
-            elif isinstance(item, str) and not item.isascii() and any("\ud800" <= char <= "\udfff" for char in item):
-                raise ValueError("it holds half of a surrogate pair (\\ud800 to \\udfff), which is no character")
-        if not below:
-            return
-        level = below
-    raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+        level = [below for item in level for below in _within(item)]
+        if not level:
+            break
+    else:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+    try:
+        _ENCODER.encode(value).encode()
+    except UnicodeEncodeError:
+        raise ValueError("it holds half of a surrogate pair (\\ud800 to \\udfff), which is no character") from None
+    except ValueError:
+        raise ValueError("NaN or Infinity is not a JSON number") from None
+
+
+def _within(value: Any) -> Collection[Any]:
+    return value.values() if is_object(value) else value if is_list(value) else ()
 
 
 def _read(text: str) -> Any:
-    """One layer: without what surrounds it, decoded if it can be, else guessed."""
-    text = _core(text)
+    """One layer: decoded if it can be, with or without what surrounds it, else guessed."""
+    try:
+        return _STRICT.decode(text)
+    except (ValueError, RecursionError):
+        text = _core(text)
     if not text:
         return {}
     value = _decoded(text)
@@ -139,8 +143,6 @@ def _decoded(text: str) -> Any:
 def _raw(text: str, start: int) -> tuple[Any, int]:
     try:
         return _LENIENT.raw_decode(text, start)
-    except NotFinite:
-        raise
     except (json.JSONDecodeError, RecursionError):
         return None, start
     except ValueError:  # the interpreter's own bound on the length of an integer
@@ -171,10 +173,12 @@ def _guessed(text: str) -> Any:
     if len(text) > MAX_GUESSED:
         raise ValueError(f"it is broken JSON, and with {len(text)} characters too long to be guessed at")
     if literal := _NOT_FINITE.search(text):
-        _not_finite(literal.group(1))
+        raise ValueError(f"{literal.group(1)} is not a JSON number")
     from json_repair import loads  # noqa: PLC0415 - 20 ms to import, and most runs never need it
 
     try:
-        return loads(_AFTERWORD.sub("", text[start:]), skip_json_loads=True, strict=True)
+        value = loads(_AFTERWORD.sub("", text[start:]), skip_json_loads=True, strict=True)
     except Exception as error:  # a guesser on hostile text may fail in any way
         raise ValueError("it is broken JSON, or several objects, without a certain reading") from error
+    check_sound(value)
+    return value

@@ -24,7 +24,7 @@ from orchestrator.runtime.result import run_result
 from orchestrator.runtime.state import RunState, fold
 from orchestrator.testing import SqliteJournal
 from tests.behaviour.crash import ALIVE, BUSY, FENCED, Death, Play, approve, sit
-from tests.support.processes import end, give, in_new_process, start, take
+from tests.support.processes import SECONDS, end, give, in_new_process, start, take
 from tests.support.runs import ledger_lines
 
 KILLED = -signal.SIGKILL
@@ -176,24 +176,22 @@ def test_killed_around_one_call(tmp_path: Path, point: str, kind: str, child: bo
     assert lost == asked - 1, "a request whose reply was lost stays charged, and no other does"
 
 
+PARKING = {
+    "K8 asked": Death(event="approval.asked"),
+    "K8 before it parks": Death(event="run.parked", place="before"),
+    "K8 parked": Death(event="run.parked"),
+    "K8 before boss parks": Death(event="run.parked", agent="boss", place="before"),
+    "K8 boss parked": Death(event="run.parked", agent="boss"),
+}
+
+
 @pytest.mark.requirement("H1", "E4")
-@pytest.mark.parametrize("child", [False, True], ids=["at the top", "in a child"])
 @pytest.mark.parametrize(
-    "death",
-    [
-        Death(event="approval.asked"),
-        Death(event="run.parked", place="before"),
-        Death(event="run.parked"),
-        Death(event="run.parked", agent="boss", place="before"),
-        Death(event="run.parked", agent="boss"),
-    ],
-    ids=["K8 asked", "K8 before it parks", "K8 parked", "K8 before boss parks", "K8 boss parked"],
+    ("point", "child"), [(point, child) for point in PARKING for child in (False, True) if child or "boss" not in point]
 )
-def test_killed_while_it_parks(tmp_path: Path, death: Death, child: bool) -> None:
-    if death.agent == "boss" and not child:
-        pytest.skip("there is no boss")
+def test_killed_while_it_parks(tmp_path: Path, point: str, child: bool) -> None:
     play = replace(CALLS["write and approval"], folder=tmp_path, child=child)
-    assert in_new_process(sit, play, None, death) == KILLED
+    assert in_new_process(sit, play, None, PARKING[point]) == KILLED
     run_id = root_of(play)
     assert in_new_process(approve, play, run_id) == 0, "the dead process holds nothing"
     go_on(play, run_id)
@@ -330,11 +328,15 @@ def test_two_processes_resume_the_same_run(tmp_path: Path) -> None:
         os.mkfifo(tmp_path / fifo)
 
     both = [start(sit, play, run_id, replace(ALIVE, waits=True)) for _ in range(2)]
-    take(tmp_path / "driving")
-    connection.wait([process.sentinel for process in both])
-    assert [process.exitcode for process in both if not process.is_alive()] == [BUSY]
-    give(tmp_path / "go on")
-    assert sorted(map(end, both)) == [0, BUSY]
+    try:
+        take(tmp_path / "driving")
+        connection.wait([process.sentinel for process in both], timeout=SECONDS)
+        assert [process.exitcode for process in both if not process.is_alive()] == [BUSY]
+        give(tmp_path / "go on")
+        assert sorted(map(end, both)) == [0, BUSY]
+    finally:
+        for process in both:
+            process.kill()
     check(play, run_id)
     assert len(effects_of(play)) == 1
 

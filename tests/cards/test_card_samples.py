@@ -30,7 +30,7 @@ def test_01_a_card_of_claude_code() -> None:
     errors, said = check_tools(card, KNOWN, {"tables", "files"})
     assert not errors
     assert [(problem.line, problem.message) for problem in said] == [
-        (4, "tools: there is no server `git` for `git__git_diff` (written `mcp__git__git_diff`). "
+        (4, "tools: there is no tool `mcp__git__git_diff`. Tools are named `server__tool`. "
             "Configured: `tables` and `files`.")
     ]  # fmt: skip
     specs, said = model_specs(card, Settings(model="ollama:x"))
@@ -53,7 +53,7 @@ def test_02_a_card_of_vs_code() -> None:
     ]
     errors, said = check_tools(card, KNOWN, {"tables", "files"})
     assert not errors
-    assert "there is no server `git` for `git__*` (written `git/*`)" in said[0].message
+    assert "there is no tool `git/*`" in said[0].message
 
 
 def test_03_all_three_misspellings_are_said_at_once(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_03_all_three_misspellings_are_said_at_once(tmp_path: Path) -> None:
     assert list(findings.errors) == [path]
     assert [(p.file, p.line, p.message) for p in findings.errors[path].problems] == [
         (path, 3, "unknown key `descripton`. Did you mean `description`?"),
-        (path, 5, "tools: the server `tables` has no tool for `tables__qurey`. Did you mean `tables__query`?"),
+        (path, 5, "tools: there is no tool `tables__qurey`. Did you mean `tables__query`?"),
         (path, 6, "agents: there is no agent `analist`. Did you mean `analyst`?"),
     ]
     assert set(cards.cards) == {"analyst"}

@@ -75,14 +75,15 @@ def test_names_that_are_right(tool: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "said"),
     [
-        ("git__dif", "the server `git` has no tool for `git__dif`. Did you mean `git__diff`?"),
-        ("git__zzzzzz", "the server `git` has no tool for `git__zzzzzz`. It has `diff` and `push`."),
-        ("git__z*", "the server `git` has no tool for `git__z*`. It has `diff` and `push`."),
-        ("gti__diff", "there is no server `gti` for `gti__diff`. Did you mean `git__diff`?"),
-        ("tabels__*", "there is no server `tabels` for `tabels__*`. Did you mean `tables__*`?"),
+        ("git__dif", "there is no tool `git__dif`. Did you mean `git__diff`?"),
+        ("git__zzzzzz", "there is no tool `git__zzzzzz`. `git` has `diff` and `push`."),
+        ("git__z*", "there is no tool `git__z*`. Did you mean `git__*`?"),
+        ("gti__diff", "there is no tool `gti__diff`. Did you mean `git__diff`?"),
+        ("tabels__*", "there is no tool `tabels__*`. Did you mean `tables__*`?"),
         (
             "zzzzzz__x",
-            "there is no server `zzzzzz` for `zzzzzz__x`. Configured: `git`, `my.srv`, `down`, `tables` and `files`.",
+            "there is no tool `zzzzzz__x`. Tools are named `server__tool`. "
+            "Configured: `git`, `my.srv`, `down`, `tables` and `files`.",
         ),
         ("git", "there is no tool `git`. Did you mean `git__*`?"),
         ("gitt", "there is no tool `gitt`. Did you mean `git__*`?"),
@@ -103,7 +104,11 @@ def test_names_that_are_wrong(tool: str, said: str) -> None:
     [
         ("down__x", "`down__x` cannot be checked: the server `down` cannot be reached."),
         ("*__zzz", "`*__zzz` matches no tool."),
-        ("someExtensionTool", "left out: `someExtensionTool`; tools are named `server__tool` here."),
+        (
+            "someExtensionTool",
+            "there is no tool `someExtensionTool`. Tools are named `server__tool`. "
+            "Configured: `git`, `my.srv`, `down`, `tables` and `files`.",
+        ),
     ],
 )
 def test_what_cannot_be_judged_is_a_warning(tool: str, said: str) -> None:
@@ -123,7 +128,7 @@ def test_approve_and_servers_are_judged_too() -> None:
         card(approve=("git__pusj", "*__zzz", "writer"), agents=("writer",), mcp_servers=("git", "gti")), KNOWN, BUNDLED
     )
     assert [problem.message for problem in errors] == [
-        "approve: the server `git` has no tool for `git__pusj`. Did you mean `git__push`?",
+        "approve: there is no tool `git__pusj`. Did you mean `git__push`?",
         "mcp-servers: there is no server `gti`. Did you mean `git`?",
     ]
     assert not warnings
@@ -137,10 +142,10 @@ def test_another_hosts_spelling_is_judged_only_where_the_server_is_configured(tm
     found, _ = load_card(path)
     errors, warnings = check_tools(found, KNOWN, BUNDLED)
     assert [(p.file, p.line, p.message) for p in errors] == [
-        (path, 4, "tools: the server `git` has no tool for `mcp__git__dif`. Did you mean `git__diff`?")
+        (path, 4, "tools: there is no tool `mcp__git__dif`. Did you mean `git__diff`?")
     ]
     assert [problem.message.partition(".")[0] for problem in warnings] == [
-        "tools: there is no server `jira` for `jira__get` (written `mcp__jira__get`)",
-        "tools: the server `files` has no tool for `Write`",
+        "tools: there is no tool `mcp__jira__get`",
+        "tools: there is no tool `Write`",
         "mcp-servers: there is no server `jira`",
     ]

@@ -43,8 +43,8 @@ def test_what_people_write(text: str, value: object) -> None:
     [
         ("", "1:1: the file is empty"),
         ("// only\n", "2:1: the file is empty"),
-        ('{"a": 1', "1:8: the file ends here: `}` is missing, for the `{` of line 1, column 1"),
-        ('{\n "a": [1,\n2', "3:2: the file ends here: `]` is missing, for the `[` of line 2, column 7"),
+        ('{"a": 1', "1:8: the file ends here: `}` is missing, for the `{` of line 1."),
+        ('{\n "a": [1,\n2', "3:2: the file ends here: `]` is missing, for the `[` of line 2."),
         ('{"a": 1}}', "1:9: this is not JSON: Extra data"),
         ('{"a": 1 "b": 2}', "1:9: this is not JSON: Expecting ',' delimiter"),
         ('{"a" 1}', "1:6: this is not JSON: Expecting ':' delimiter"),

@@ -65,7 +65,7 @@ def test_02_an_env_file_that_is_missing_is_named(tmp_path: Path) -> None:
 def test_03_a_cut_off_file_says_what_is_missing_and_where_it_was_opened() -> None:
     (problem,) = read("03-cut-off.json").errors
     assert (problem.file, problem.line, problem.column) == (CASES / "03-cut-off.json", 8, 1)
-    assert problem.message == "the file ends here: `}` is missing, for the `{` of line 1, column 1."
+    assert problem.message == "the file ends here: `}` is missing, for the `{` of line 1."
 
 
 def test_04_windows_is_noticed_and_an_unset_variable_is_an_error_only_when_needed(

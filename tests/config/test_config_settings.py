@@ -78,6 +78,8 @@ def test_everything_that_can_be_set(workspace: Path, bundled: Path) -> None:
         base_url = "http://127.0.0.1:1/v1"
         [model_aliases]
         sonnet = "local"
+        [journal]
+        lease = 60
         [telemetry]
         service_per_agent = true
         [servers.git]
@@ -93,9 +95,10 @@ def test_everything_that_can_be_set(workspace: Path, bundled: Path) -> None:
     assert settings.roles["guest"].tools == ("tables__*",)
     assert settings.models == {"local": {"base_url": "http://127.0.0.1:1/v1"}}
     assert settings.model_aliases == {"sonnet": "local"}
+    assert settings.journal.lease == 60
     assert settings.telemetry.service_per_agent
     git = settings.servers["git"]
-    assert (git.env, git.call_timeout, git.file, git.line) == ({"N": "1"}, 9, workspace / "orchestrator.toml", 21)
+    assert (git.env, git.call_timeout, git.file, git.line) == ({"N": "1"}, 9, workspace / "orchestrator.toml", 23)
     assert settings.files == (workspace / "orchestrator.toml",)
 
 

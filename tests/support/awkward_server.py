@@ -4,7 +4,7 @@
 `--mute`: never answers. `--fall`: says why on standard error and ends at once. `--pid FILE`: writes its process id
 there when it is up. `--tools FILE`: offers these tools and no others; each answers with its own name. A tool can also
 misbehave: echo, big (a line of `bytes`), die (ends without an answer), hang_once (never answers the first time, which
-it remembers in `file`), picture, broken (an error with a structured body).
+it remembers in `file`; `tell` is a pipe to say so in), picture, broken (an error with a structured body).
 """
 
 import argparse
@@ -20,11 +20,18 @@ NAMES = ("echo", "big", "die", "hang_once", "picture", "broken")
 TOOLS = [{"name": name, "description": f"Tool {name}.", "inputSchema": OBJECT, "annotations": READ} for name in NAMES]
 
 
+def note(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
 def result(name: str, arguments: dict) -> dict | None:
     if name == "die":
         os._exit(7)
     if name == "hang_once" and not os.path.exists(arguments["file"]):
         open(arguments["file"], "x").close()
+        if "tell" in arguments:
+            note(arguments["tell"], "called")
         return None
     if name == "picture":
         picture = {"type": "image", "data": "QUJD" * 1000, "mimeType": "image/png"}
@@ -70,8 +77,7 @@ def main() -> None:
     if flags.deaf:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if flags.pid:
-        with open(flags.pid, "w") as file:
-            file.write(str(os.getpid()))
+        note(flags.pid, str(os.getpid()))
     if flags.fall:
         print("starting up\nfatal: no database at db.example", file=sys.stderr)
         sys.exit(3)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -103,6 +104,33 @@ def servers(file: Path, **entries: Mapping[str, Any]) -> Path:
 def plain(script: Path, *arguments: object, **more: Any) -> dict[str, Any]:
     """A server of this folder; without `site`, which is most of what starting it would take."""
     return {"command": sys.executable, "args": ["-S", "-E", str(script), *map(str, arguments)], **more}
+
+
+def wait_for_end(pid: int, seconds: float = 20) -> bool:
+    """Waits until a process that need not be ours has ended."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        return bool(waiting.poll(seconds * 1000))
+    finally:
+        os.close(handle)
+
+
+def read_pipe(path: Path, seconds: float = 60) -> str:
+    """What someone writes into a named pipe; waits for it, but not for ever."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        assert waiting.poll(seconds * 1000), f"nobody wrote into {path}"
+        os.set_blocking(handle, True)
+        return os.read(handle, 4096).decode()
+    finally:
+        os.close(handle)
 
 
 def alive(group: int) -> Sequence[int]:

@@ -1,9 +1,10 @@
 """An MCP stdio server in plain Python that writes each effect into a ledger file, one fsynced line a call.
 
-Tools: look (read-only), put (idempotent), pay (no annotation, so it writes), fail (always an error), wait (read-only,
-answers after `ms` and notes how many of them are `inside`), slow (as wait, but reports progress on its way), hang
-(read-only, never answers; says so in the ledger, and again when it is cancelled). A hanging call also writes a line
-into the named pipe `<ledger>.bell`, where there is one, so that a test need not look for it again and again.
+Tools: look (read-only), put (idempotent), pay (no annotation, so it writes), draw (writes, but destroys nothing), fail
+(always an error), wait (read-only, answers after `ms` and notes how many of them are `inside`), slow (as wait, but
+reports progress on its way), hang (read-only, never answers; says so in the ledger, and again when it is cancelled). A
+hanging call also writes a line into the named pipe `<ledger>.bell`, where there is one, so that a test need not look
+for it again and again.
 """
 
 import json
@@ -18,6 +19,7 @@ TOOLS = [
     {"name": "look", "description": "Reads.", "inputSchema": TEXT, "annotations": {"readOnlyHint": True}},
     {"name": "put", "description": "Sets.", "inputSchema": TEXT, "annotations": {"idempotentHint": True}},
     {"name": "pay", "description": "Pays.", "inputSchema": TEXT},
+    {"name": "draw", "description": "Draws.", "inputSchema": TEXT, "annotations": {"destructiveHint": False}},
     {"name": "fail", "description": "Fails.", "inputSchema": TEXT, "annotations": {"readOnlyHint": True}},
     {"name": "wait", "description": "Waits.", "inputSchema": NUMBER, "annotations": {"readOnlyHint": True}},
     {"name": "slow", "description": "Takes long.", "inputSchema": NUMBER, "annotations": {"readOnlyHint": True}},

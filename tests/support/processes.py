@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import select
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -40,6 +41,8 @@ def give(fifo: str | os.PathLike[str], text: str = "go\n") -> None:
 
 
 def take(fifo: str | os.PathLike[str]) -> str:
-    """Waits until somebody has written into a named pipe."""
-    with open(fifo) as file:
-        return file.read()
+    """Waits until somebody has written into a named pipe; gives a line."""
+    with open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)) as file:
+        ready, _, _ = select.select([file], [], [], SECONDS)
+        assert ready, f"nobody writes into {fifo}"
+        return file.readline()

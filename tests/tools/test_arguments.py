@@ -118,11 +118,6 @@ def refusal(schema: ArgumentSchema, arguments: dict[str, Any] | str) -> InvalidA
         ),
         ({"$ref": "#/$defs/Node"}, {"value": 1, "next": {"value": "2"}}, {"value": 1, "next": {"value": 2}}),
         ({"$ref": "#/$defs/Node"}, '{"Value": "1", "tags": "a"}', {"value": 1, "tags": ["a"]}),
-        (
-            {"properties": {"a": INTEGER}, "patternProperties": {"^x": BOOLEAN}},
-            {"x1": "true", "a": 1},
-            {"x1": True, "a": 1},
-        ),
         ({"if": {"required": ["a"]}, "then": {"properties": {"b": INTEGER}}}, {"a": 1, "b": "2"}, {"a": 1, "b": 2}),
         (DATE, "2025/3/9", "2025-03-09"),
         (MOMENT, "2025/3/9", "2025-03-09T00:00:00Z"),
@@ -435,35 +430,22 @@ def test_what_is_sent_is_valid_and_what_is_not_sent_is_explained(argument: dict[
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
-        (None, "NoneType, not an object"),
         ({"type": "string"}, 'arguments are an "object"'),
-        ({"properties": []}, "#/properties is"),
-        ({"properties": {"a": 5}}, "#/properties/a is 5, not a schema"),
-        ({"properties": {"a": {"type": "any"}}}, "#/properties/a/type is 'any'"),
-        ({"properties": {"a": {"required": True}}}, "#/properties/a/required is True"),
-        ({"properties": {"a": {"anyOf": {}}}}, "#/properties/a/anyOf is {}"),
-        ({"properties": {"a": {"$ref": "#/$defs/Gone"}}}, "leads nowhere: #/$defs/Gone"),
-        (
-            {"properties": {"a": {"$ref": "https://example.com/a.json"}}},
-            "nothing is fetched: https://example.com/a.json",
-        ),
-        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "nothing is fetched: file:///etc/passwd"),
+        ({"properties": []}, '#/properties: [] is not of type "object"'),
+        ({"properties": {"a": 5}}, "#/properties/a: 5 is not of types"),
+        ({"properties": {"a": {"type": "any"}}}, '#/properties/a/type: "any" is not valid'),
+        ({"properties": {"a": {"required": True}}}, "#/properties/a/required: true is not"),
+        ({"properties": {"a": {"minimum": "3"}}}, '#/properties/a/minimum: "3" is not of type "number"'),
+        ({"properties": {"a": {"$ref": "#/$defs/Gone"}}}, "'/$defs/Gone' does not exist"),
+        ({"properties": {"a": {"$ref": "https://example.com/a.json"}}}, "cannot fetch https://example.com/a.json"),
+        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "cannot fetch file:///etc/passwd"),
+        ({"$id": "https://example.com/x", "properties": {"a": {"$ref": "https://example.com/y"}}}, "cannot fetch"),
     ],
 )
 def test_unusable_schema(schema: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]*$") as caught:
         ArgumentSchema(schema)
     assert problem in str(caught.value)
-
-
-def test_what_only_the_engine_finds_is_told_when_called() -> None:
-    schema = ArgumentSchema({"properties": {"a": {"minimum": "3"}}})
-    with pytest.raises(ValueError, match='"3" is not of type "number"'):
-        schema.compile()
-    assert "its schema is broken" in str(refusal(schema, "{}"))
-    nested = ArgumentSchema({"$id": "https://example.com/x", "properties": {"a": {"$ref": "https://example.com/y"}}})
-    with pytest.raises(ValueError, match="Retrieval is disabled"):
-        nested.compile()
 
 
 def test_the_dialect_is_honoured_and_an_unknown_one_is_ours() -> None:
@@ -527,7 +509,6 @@ def test_large_and_recursive_schema() -> None:
         }
     )
     started = time.process_time()
-    schema.compile()
     assert schema.example()["p0"] == {"b": {"b": None}}
     assert len(refusal(schema, {"p1": 5}).expected) <= 600
     assert time.process_time() - started < 5

@@ -57,7 +57,7 @@ def test_sample_cut_off_anywhere_is_read_or_refused(name: str) -> None:
         ("\ufeff{}", {}),
         ('<think>{"a": 0}</think> So, finally: {"a": 1}', {"a": 1}),
         ('Not {"a": b} but\n```json\n{"a": 1}\n```', {"a": 1}),
-        ("{'a': 1 // one\n, 'b': x # two\n}", {"a": 1, "b": "x"}),
+        ("{'a': 1 // one\n, 'b': 'x' # two\n}", {"a": 1, "b": "x"}),
         ('{"a": [{"b": "' + "x" * 3000 + '"], "c": 2}', {"a": [{"b": "x" * 3000}], "c": 2}),
         ('{"a": 1, "a": 2}', {"a": 2}),
         ("{'a': 1, 'a': 2}", {"a": 2}),
@@ -75,7 +75,6 @@ def test_sample_cut_off_anywhere_is_read_or_refused(name: str) -> None:
         ("{a: north west, b: 2024-07}", {"a": "north west", "b": "2024-07"}),
         ('{"a": .5, "b": +3, "c": 1_000}', {"a": 0.5, "b": 3, "c": 1000}),
         ("{'path': 'C:\\Users\\x', 're': '\\d+'}", {"path": "C:\\Users\\x", "re": "\\d+"}),
-        ("{'emoji': '\\ud83d\\ude00'}", {"emoji": "😀"}),
         ('{"text": "１，２：“x”",}', {"text": "１，２：“x”"}),
         ("｛「a」：［－１，２．５］｝", {"a": [-1, 2.5]}),
         ('{"t": "<think>x</think>",}', {"t": "<think>x</think>"}),
@@ -91,8 +90,9 @@ def test_reading(text: str, value: dict[str, Any]) -> None:
     assert parse(text) == value
 
 
-def test_a_key_without_its_value_is_null_and_not_empty_text() -> None:
-    assert parse('{"path": "a.txt", "content":') == {"path": "a.txt", "content": None}
+def test_a_key_without_its_value_never_becomes_empty_text() -> None:
+    for lost in ('"content":', '"content": }', '"content": , "n": 1}', "'content': }"):
+        assert "without a certain reading" in refused('{"path": "a.txt", ' + lost).problem
     for cut in ('"cont', "'cont", '"content"', "cont"):
         assert parse('{"path": "' + "a" * 3000 + '", ' + cut) == {"path": "a" * 3000}
 
@@ -108,9 +108,9 @@ def test_a_key_without_its_value_is_null_and_not_empty_text() -> None:
         ("I will call the tool now.", "no JSON object"),
         ('{"a": 1} {"a": 2}', "several objects"),
         ("{'a': 1} {'b': 2}", "several objects"),
-        ('{"a": NaN}', "NaN is not a JSON number"),
+        ('{"a": NaN}', "not a JSON number"),
         ("{'a': -Infinity}", "not a JSON number"),
-        ('{"a": 1e999}', "1e999 is not a JSON number"),
+        ('{"a": 1e999}', "not a JSON number"),
         ('{"a": "\\ud800"}', "surrogate"),
         ('{"a": ' + "9" * 5000 + "}", "thousands of digits"),
         ('{"a": ' * (MAX_DEPTH + 1) + "1" + "}" * (MAX_DEPTH + 1), "levels deep"),

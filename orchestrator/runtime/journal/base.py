@@ -73,6 +73,7 @@ class Journal(Protocol):
 
         Within a run each event follows the one before: a number that is there already, or one left out, is refused.
 
+        Who stops waiting for it has not taken it back: it is written all the same.
         With the event that parks or ends the top run the claim is given back, in the same step.
 
         Raises:

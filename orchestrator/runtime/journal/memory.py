@@ -84,5 +84,5 @@ class MemoryJournal:
         return None
 
     def _check(self, claim: Claim) -> None:
-        if self._fences.get(claim.root, claim.fence) != claim.fence:
+        if self._fences.get(claim.root) != claim.fence:
             raise Fenced(f"run {claim.root} is driven by someone else now")

@@ -1,0 +1,89 @@
+"""What a person sees: the command in a real terminal of 80 columns, drawn by tmux."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import COMMAND, EFFECTS, call, environment, plain, record, servers, write_cards
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not on PATH")
+
+Screen = Callable[..., list[str]]
+
+
+def tmux(socket: Path, *arguments: str) -> str:
+    done = subprocess.run(["tmux", "-S", str(socket), "-f", "/dev/null", *arguments], capture_output=True, timeout=60)
+    return done.stdout.decode()
+
+
+@pytest.fixture
+def screen(tmp_path: Path) -> Iterator[Screen]:
+    """Runs the command to its end in a terminal; gives the lines that stand there then."""
+    socket = tmp_path / "s"
+
+    def show(*arguments: str, env: Mapping[str, str] = {}, styled: bool = False) -> list[str]:
+        names = environment(tmp_path / "home", {"LC_ALL": "C.UTF-8", "TERM": "xterm-256color", **env})
+        (tmp_path / "go.sh").write_text(
+            f"cd {shlex.quote(str(tmp_path))}\n{shlex.join([str(COMMAND), *arguments])}\necho code=$?\n"
+            f"tmux -S {shlex.quote(str(socket))} wait-for -S done\nread forever\n"
+        )
+        clean = ["env", "-i", *(f"{name}={value}" for name, value in names.items() if name not in ("COLUMNS", "LINES"))]
+        line = shlex.join([*clean, "bash", str(tmp_path / "go.sh")])
+        tmux(socket, "-u", "new-session", "-d", "-x", "80", "-y", "50", line)
+        tmux(socket, "wait-for", "done")
+        drawn = tmux(socket, "capture-pane", "-p", *(["-e"] if styled else []))
+        return drawn.rstrip("\n").split("\n")
+
+    yield show
+    tmux(socket, "kill-server")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> list[str]:
+    """A run with a long argument, a failing call and a server that does not start."""
+    servers(tmp_path / ".mcp.json", fx=plain(EFFECTS, tmp_path / "ledger"), gone={"command": "/nowhere/at-all"})
+    agents = write_cards(tmp_path, lone="")
+    calls = [call("fx__look", text="a long way " * 20), call("fx__fail", text="it")]
+    model = record(tmp_path / "r.jsonl", {"text": "I look.", "calls": calls}, {"text": "The answer,\nin two lines."})
+    return ["run", "do it", "--agent", "lone", "--agents", str(agents), "--model", model]
+
+
+def test_a_run_in_a_terminal(screen: Screen, job: list[str]) -> None:
+    lines = screen(*job)
+    assert lines[0].startswith("warning: server `gone` is not available, going on without it:")
+    look, fail, *rest = lines[next(n for n, line in enumerate(lines) if line.startswith("lone →")) :]
+    assert look.startswith('lone → fx__look text="a long way a long way')
+    assert (len(look), look[-1]) == (80, "…"), "a line of progress takes one line"
+    assert fail == 'lone → fx__fail text="it"'
+    assert sorted(line[:14] for line in rest[:2]) == ["lone ✓ fx__loo", "lone ✗ fx__fai"]
+    assert rest[2:5] == ["lone answered", "The answer,", "in two lines."]
+    assert "2 model calls" in rest[5]
+    assert rest[-2].startswith("run ")
+    assert len(rest[-2].split(" · trace ")[1]) == 32, "no id is broken by the edge of the terminal"
+    assert rest[-1] == "code=0"
+    assert not [line for line in lines if "tokens  " in line], "the moving line is gone"
+
+
+def test_no_colour_where_it_is_not_wanted(screen: Screen, job: list[str]) -> None:
+    plain_text = "\n".join(screen(*job, env={"NO_COLOR": "1"}, styled=True))
+    assert "answered" in plain_text
+    assert "\x1b[3" not in plain_text
+
+
+def test_colour_tells_agents_apart(screen: Screen, job: list[str]) -> None:
+    assert [line for line in screen(*job, styled=True) if line.startswith("\x1b[3") and "lone" in line]
+
+
+def test_errors_before_the_run(screen: Screen) -> None:
+    assert screen("run", "x", "--agent", "nobody", "--model", "scripted:gone.jsonl")[-1] == "code=2"
+
+
+def test_module_and_script_are_the_same_command() -> None:
+    for command in ([str(COMMAND)], [sys.executable, "-m", "orchestrator"]):
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("orchestrator ")
