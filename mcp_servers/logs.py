@@ -15,7 +15,6 @@ One self-contained file, usable by any MCP host. Needs `mcp` alone.
 
 import argparse
 import bz2
-import calendar
 import codecs
 import difflib
 import fnmatch
@@ -219,8 +218,15 @@ class Entry:
     log: str = ""
     file: str = ""
     line: int = 0
-    more: list[str] = field(default_factory=list[str])
+    more: Sequence[str] = ()
     left_out: int = 0
+
+    def add(self, line: str) -> None:
+        """A line that belongs to the entry."""
+        if len(self.more) < MOST_LINES:
+            self.more = [*self.more, line]
+        else:
+            self.left_out += 1
 
     def fits(self, pattern: re.Pattern[str]) -> bool:
         """Whether the pattern fits a line of the entry as it is in the file."""
@@ -237,6 +243,7 @@ _WORDS = {
     "FATAL": "fatal critical crit emergency emerg alert panic f",
 }
 LEVEL_OF = {word: LEVELS.index(level) for level, words in _WORDS.items() for word in words.split()}
+CAPITAL = {word.upper(): level for word, level in LEVEL_OF.items() if len(word) > 2}
 _LONG = "|".join(sorted((word for word in LEVEL_OF if len(word) > 2), key=len, reverse=True))
 # A word in small letters is a level only where its place says so: "an error occurred" is a message.
 LEVEL = re.compile(
@@ -268,18 +275,19 @@ PINO = {10: 1, 20: 2, 30: 3, 40: 4, 50: 5, 60: 6}
 
 
 @functools.lru_cache(maxsize=65536)
-def seconds_of(day: str, clock: str, zone: str, default: tzinfo) -> float:
-    """Seconds since 1970 of a date and time; cached, as most lines share theirs with their neighbours."""
-    year, month, date = int(day[:4]), int(day[5:7]), int(day[8:10])
-    hour, minute, second = int(clock[:2]), int(clock[3:5]), int(clock[6:8])
-    if not zone and default is not UTC:
-        return datetime(year, month, date, hour, minute, min(second, 59), tzinfo=default).timestamp()
-    datetime(year, month, date)  # a ValueError for a day that there is none of; timegm would take it
-    moment = calendar.timegm((year, month, date, hour, minute, second))
+def minute_of(day: str, clock: str, zone: str, default: tzinfo) -> float:
+    """Seconds since 1970 of a date and a minute; cached, as most lines share theirs with their neighbours."""
+    year, month, date, hour, minute = int(day[:4]), int(day[5:7]), int(day[8:10]), int(clock[:2]), int(clock[3:])
+    moment = datetime(year, month, date, hour, minute, tzinfo=UTC if zone else default).timestamp()
     if zone[:1] in ("+", "-"):
         shift = int(zone[1:3]) * 3600 + int(zone[-2:]) * 60
         moment -= shift if zone[0] == "+" else -shift
-    return float(moment)
+    return moment
+
+
+def seconds_of(day: str, clock: str, zone: str, default: tzinfo) -> float:
+    """Seconds since 1970 of a day (2026-03-10), a time (09:30:00) and the zone written with it (none, Z, +02:00)."""
+    return minute_of(day, clock[:5], zone, default) + int(clock[6:8])
 
 
 def stamped(found: re.Match[str], first: int, default: tzinfo) -> tuple[float, str]:
@@ -291,6 +299,9 @@ def stamped(found: re.Match[str], first: int, default: tzinfo) -> tuple[float, s
 
 def leveled(text: str) -> tuple[int, str]:
     """The level in the beginning of a text, and the text without it."""
+    word, _, rest = text.partition(" ")
+    if (word := word.rstrip(":")) in CAPITAL:  # the usual place, without a search
+        return CAPITAL[word], rest.strip(" -:|\t")
     found = LEVEL.search(text, 0, 80)
     if not found:
         return 0, text.strip()
@@ -551,10 +562,7 @@ def set_entries(log: str, paths: Sequence[Path], scan: Scan) -> Iterator[Entry]:
             entry = read(line)
             if entry is None:
                 if open_ is not None:
-                    if len(open_.more) < MOST_LINES:
-                        open_.more.append(line)
-                    else:
-                        open_.left_out += 1
+                    open_.add(line)
                 elif line:
                     scan.odd["lines before the first entry were left out"] += 1
                 continue

@@ -12,7 +12,7 @@ from orchestrator.errors import ConfigurationError, Problem
 
 _TEXT = r'"(?:[^"\\\n]|\\.)*"'
 _COMMENT = re.compile(rf"({_TEXT})|//[^\n]*|/\*.*?\*/", re.DOTALL)
-_LAST_COMMA = re.compile(rf"({_TEXT})|,(?=\s*[}}\]])", re.DOTALL)
+_LAST_COMMA = re.compile(rf"({_TEXT})|(?<!,),(?=\s*[}}\]])", re.DOTALL)
 _TOKEN = re.compile(rf'(?P<key>{_TEXT}(?=\s*:))|{_TEXT}|[{{}}\[\],:\n]|[^\s{{}}\[\],:"]+', re.DOTALL)
 _HEADER = re.compile(r"\s*\[{1,2}([^\[\]]+)\]{1,2}\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w.\- ])+?)\s*=""")

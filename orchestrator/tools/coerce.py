@@ -25,10 +25,9 @@ _GUESS: Final = 8
 _MAX_DEPTH: Final = 100
 
 _NUMBER = re.compile(
-    r"[+-]?(?:\d{1,300}|\d{1,3}(?:,\d{3}){1,100})(?:\.\d{0,300})?(?:[eE][+-]?\d{1,3})?|[+-]?\.\d{1,300}"
+    r"(?!0\d\d$)[+-]?(?:\d{1,300}|\d{1,3}(?:,\d{3}){1,100}|(?=\.\d))(?:\.\d{0,300})?(?:[eE][+-]?\d{1,3})?"
 )
-_CODE = re.compile(r"0\d\d")
-"""Rather a code, or what a comma has cut off from `1,000`, than a number."""
+"""`000` rather is a code, or what a comma has cut off from `1,000`, than a number."""
 _WORD_GAP = re.compile(r"(?<=[^\W_])[\s_-]+(?=[^\W_])")
 _NOTHING: Final = frozenset({"", "null", "none"})
 _BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False}
@@ -200,13 +199,9 @@ def _is(value: Any, kind: str) -> bool:
 
 def _item(node: Mapping[str, Any], index: int) -> Pointer:
     """The way to the schema of a list's item; drafts before 2020-12 have tuples in `items`."""
-    for keyword in ("prefixItems", "items"):
-        part = node.get(keyword)
-        if is_object(part):
-            return (keyword,)
-        if is_list(part) and index < len(part):
-            return (keyword, index)
-    return ("items",)
+    keyword = "prefixItems" if "prefixItems" in node else "items"
+    prefix = node.get(keyword)
+    return (keyword, index) if is_list(prefix) and index < len(prefix) else ("items",)
 
 
 def _is_nothing(value: Any) -> bool:
@@ -219,7 +214,7 @@ def _number(value: Any) -> int | float | None:
     if not isinstance(value, str) or len(value) > 400:
         return None
     text = unicodedata.normalize("NFKC", value).replace("−", "-").strip()
-    if not _NUMBER.fullmatch(text) or _CODE.fullmatch(text):
+    if not _NUMBER.fullmatch(text):
         return None
     text = text.replace(",", "")
     if text.lstrip("+-").isdigit():
@@ -255,12 +250,17 @@ def _renamed(value: dict[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
     """`value` with misspelt names that cannot stay, or of required properties, replaced; only what is unambiguous."""
     properties, required = node.get("properties", {}), node.get("required", ())
     closed = False in (node.get("additionalProperties"), node.get("unevaluatedProperties"))
-    missing = [name for name in dict.fromkeys((*properties, *required)) if name not in value]
-    strays = [name for name in value if name not in properties and name not in required]
+    known = _alike([*properties, *required])
     names: dict[str, str] = {}
-    for stray in strays if missing else ():
-        matches = [name for name in (*properties, *required) if _loose(name) == _loose(stray)]
-        rivals = [other for other in strays if _loose(other) == _loose(stray)]
-        if len(set(matches)) == len(rivals) == 1 and matches[0] in missing and (closed or matches[0] in required):
-            names[stray] = matches[0]
+    for likeness, strays in _alike([name for name in value if name not in properties and name not in required]).items():
+        meant = known.get(likeness, [])
+        if len(meant) == len(strays) == 1 and meant[0] not in value and (closed or meant[0] in required):
+            names[strays[0]] = meant[0]
     return {names.get(name, name): item for name, item in value.items()}
+
+
+def _alike(names: list[str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        groups.setdefault(_loose(name), []).append(name)
+    return groups

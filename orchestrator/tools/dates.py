@@ -84,14 +84,12 @@ def _named_month(text: str) -> str:
         number for word in words for number, name in enumerate(_MONTHS, 1) if len(word) > 2 and name.startswith(word)
     ]
     numbers = [word for word in words if word.isdigit()]
-    if len(months) != 1 or len(words) != 1 + len(numbers) or re.search(r"[^a-z0-9 ,.\-/]", text):
-        raise NoDate("this is no date; write e.g. 2025-03-09")
     years = [number for number in numbers if len(number) == 4]
     days = [number for number in numbers if len(number) <= 2]
-    if len(years) == 0 and len(numbers) == 1:
+    if len(months) == len(numbers) == 1 and not years:
         raise NoDate("the year is missing; write e.g. 2025-03-09")
-    if len(years) != 1 or len(days) != 1 or len(numbers) != 2:
-        raise NoDate("day, month and a year of four digits are needed; write e.g. 2025-03-09")
+    if not len(months) == len(years) == len(days) == len(words) - 2 == 1 or re.search(r"[^a-z0-9 ,.\-/]", text):
+        raise NoDate("this is no date with day, month and a year of four digits; write e.g. 2025-03-09")
     return _iso(int(years[0]), months[0], int(days[0]))
 
 

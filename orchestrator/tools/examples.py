@@ -118,9 +118,8 @@ class _Builder:
         properties, rest = schema.get("properties", {}), schema.get("additionalProperties", {})
         wanted = {*schema.get("required", ()), *(name for name in also if name in properties)}
         names = [*(name for name in properties if name in wanted), *sorted(wanted - properties.keys())]
-        least = min(int(schema.get("minProperties", 0)), _MAX_ITEMS)
-        spare = [*(name for name in properties if name not in wanted), *(f"key{number}" for number in range(1, least))]
-        names += spare[: max(max(least, depth == 0) - len(names), 0)]
+        if depth == 0 and not names:
+            names = list(properties)[:1]
         return {name: self.value(properties.get(name, rest), depth + 1) for name in names}
 
     def _array(self, schema: dict[str, Any], depth: int) -> list[Any]:

@@ -28,7 +28,7 @@ _FENCE = re.compile(r"```[A-Za-z0-9_+-]*\s*(?=[{\[\"'｛“])")
 _KEY = re.compile(r"""\s*(["'])[\w.\- ]{1,64}\1\s*:""")
 _OBJECT = re.compile(r"\{(?!\s*[\w.\-][\w.\- ]*\})")
 """Where an object begins; `{name}` is a placeholder in prose."""
-_AFTERWORD = re.compile(r"""(?<=[}\]])[^"'{}\[\]:,]+\Z""")
+_AFTERWORD = re.compile(r"""(?<=[}\]])(?:\s*```[^{}]*|[^"'{}\[\]:,]+)\Z""")
 _NOT_FINITE = re.compile(r"[:,\[]\s*([+-]?(?:NaN|Infinity))\s*[,}\]]")
 
 
@@ -129,8 +129,7 @@ def _decoded(text: str) -> Any:
         value, end = _raw(text, 0)
         if isinstance(value, str) and not text[end:].strip("` \n"):
             return value
-    start = _start(text)
-    if start is None:
+    if (start := _start(text)) is None:
         return None
     value, end = _raw(text, start)
     if is_object(value) and (start := text.find("{", end)) >= 0:
@@ -167,11 +166,12 @@ def _plain(token: re.Match[str]) -> str:
 
 def _guessed(text: str) -> Any:
     text = "{" + text if _KEY.match(text) else text
-    start = _start(text)
-    if start is None:
+    if (start := _start(text)) is None:
         raise ValueError("there is no JSON object in it")
     if len(text) > MAX_GUESSED:
-        raise ValueError(f"it is broken JSON, and with {len(text)} characters too long to be guessed at")
+        raise ValueError(
+            f"it is broken JSON, and with {len(text)} characters too long to be guessed at; send valid JSON"
+        )
     if literal := _NOT_FINITE.search(text):
         raise ValueError(f"{literal.group(1)} is not a JSON number")
     from json_repair import loads  # noqa: PLC0415 - 20 ms to import, and most runs never need it
@@ -179,6 +179,8 @@ def _guessed(text: str) -> Any:
     try:
         value = loads(_AFTERWORD.sub("", text[start:]), skip_json_loads=True, strict=True)
     except Exception as error:  # a guesser on hostile text may fail in any way
-        raise ValueError("it is broken JSON, or several objects, without a certain reading") from error
+        raise ValueError(
+            "it is broken JSON, or several objects, without a certain reading; send one valid object"
+        ) from error
     check_sound(value)
     return value

@@ -153,14 +153,11 @@ def target(reference: str, root: Mapping[str, Any]) -> Pointer:
 def resolve(node: Any, root: Mapping[str, Any]) -> Any:
     """`node`, or what its local `$ref` leads to, with the keywords beside the `$ref` added."""
     for _ in range(16):
-        reference = node.get("$ref") if is_object(node) else None
-        if not isinstance(reference, str):
+        if not is_object(node) or not isinstance(node.get("$ref"), str):
             return node
+        found = at(root, target(node["$ref"], root))
         beside = {key: value for key, value in node.items() if key != "$ref"}
-        found = at(root, target(reference, root))
-        if not is_object(found):
-            return {}
-        node = {**found, **beside}
+        node = {**found, **beside} if is_object(found) else beside
     return {}
 
 

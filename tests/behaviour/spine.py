@@ -1,7 +1,7 @@
 """The run of the spine test, as functions that a new process can start: a supervisor with two nested agents.
 
-    boss: pays, and asks outer at the same time > outer: looks, then asks inner > inner: puts, looks
-    boss: looks twice at once, then answers
+boss: pays, and asks outer at the same time > outer: looks, then asks inner > inner: puts, looks
+boss: looks twice at once, then answers
 """
 
 import json

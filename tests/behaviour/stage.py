@@ -1,7 +1,8 @@
 """A team on a stage: scripted agents, tools that count their calls, and everything that the model was asked.
 
-    stage = Stage(tmp_path, {("boss", 1): call("fx__look", {"text": "a"}), ("boss", 2): "done"}, card("boss", tools=("fx__*",)))
-    result = stage.run("the job")
+look = call("fx__look", {"text": "a"})
+stage = Stage(tmp_path, {("boss", 1): look, ("boss", 2): "done"}, card("boss", tools=("fx__*",)))
+result = stage.run("the job")
 """
 
 import json
@@ -16,7 +17,7 @@ import anyio
 from orchestrator import Options, Orchestrator, RunOptions, RunResult
 from orchestrator.cards import AgentCard
 from orchestrator.config import PolicySettings, Settings
-from orchestrator.events import Limits, PublicEvent
+from orchestrator.events import Limits
 from orchestrator.messages import Prices
 from orchestrator.models.base import ModelRequest
 from orchestrator.runtime.approvals import give_verdict
@@ -147,7 +148,3 @@ class Stage:
         key = (request.agent, request.turn)
         answer = self._script[key] if key in self._script else self._script[request.agent]
         return answer(request) if callable(answer) else answer
-
-
-def events_of(stage: Stage, kind: str, agent: str | None = None) -> list[PublicEvent]:
-    return stage.seen.of(kind, agent)

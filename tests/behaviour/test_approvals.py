@@ -248,7 +248,9 @@ def test_what_was_approved_may_have_been_forbidden_since(tmp_path: Path) -> None
     assert stage.effects == {"look": 1}
 
 
-def decided(folder: Path, tool: str, *, mode: str = "ask", role: str | None = None, own: Mapping[str, Any], **more: Any):
+def decided(
+    folder: Path, tool: str, *, mode: str = "ask", role: str | None = None, own: Mapping[str, Any], **more: Any
+):
     """What becomes of one call: `allow`, `ask` or `deny`."""
     stage = Stage(
         folder,

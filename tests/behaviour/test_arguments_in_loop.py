@@ -57,7 +57,7 @@ def test_broken_json_is_mended_and_shown_mended(tmp_path: Path, written: str) ->
     "written",
     [
         {"count": "5", "items": "a, b", "gift": "true"},
-        {"count": 5.0, "items": '["a", "b"]', "gift": "yes"},
+        {"count": 5.0, "items": '["a", "b"]', "gift": "True"},
     ],
 )
 def test_arguments_are_coerced_before_they_are_sent(tmp_path: Path, written: dict[str, Any]) -> None:

@@ -239,7 +239,7 @@ def test_three_empty_replies_in_a_row(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("A4")
 def test_a_call_between_two_empty_replies_starts_the_count_anew(tmp_path: Path) -> None:
-    stage, result = alone(tmp_path, ["", "", call("fx__look", {"text": "a"}), "", "", "done"])
+    _, result = alone(tmp_path, ["", "", call("fx__look", {"text": "a"}), "", "", "done"])
     assert result.answer == "done"
 
 

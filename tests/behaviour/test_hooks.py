@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from orchestrator import Limits, Orchestrator, RunOptions
@@ -178,6 +179,7 @@ def test_what_was_decided_before_a_stop_stays_decided(tmp_path: Path, kind: str)
         async def second(moment: Moment) -> None:
             if moment.kind == kind:
                 orchestrator.park()
+                await anyio.sleep_forever()
 
         return await orchestrator.run("the job", options=RunOptions(hooks=[first, second]))
 

@@ -14,6 +14,8 @@ from orchestrator.config import Settings
 from orchestrator.events import JournalEvent
 from orchestrator.messages import Prices, Usage
 from orchestrator.models.base import ModelRequest
+from orchestrator.runtime.approvals import give_verdict
+from orchestrator.runtime.tree import Verdict
 from orchestrator.testing import MemoryJournal, NullTracer, ScriptedModel, call, reply
 from tests.behaviour.stage import SECONDS, Stage, allow
 from tests.support.runs import card, cards
@@ -119,6 +121,15 @@ def test_what_cannot_fit_is_not_even_asked(tmp_path: Path) -> None:
     assert "max_tokens" in result.answer
 
 
+@pytest.mark.requirement("A3", "B6")
+@pytest.mark.parametrize(("limit", "asked"), [(250, False), (300, False), (500, True)])
+def test_an_output_too_small_to_be_of_use_is_not_asked_for(tmp_path: Path, limit: int, asked: bool) -> None:
+    stage = on(tmp_path, {"boss": at_worst("done")}, boss(tools=()))
+    result = stage.run("go", limits=Limits(tokens=limit))
+    assert [request.max_output_tokens >= LEAST_OUTPUT for request in stage.requests] == [True] * asked
+    assert result.status == ("finished" if asked else "stopped")
+
+
 def team_of_four(**more: Any) -> Any:
     kids = [card(name, tools=("desk__*",), **more) for name in KIDS]
     return card("boss", tools=(), agents=KIDS), *kids
@@ -210,22 +221,24 @@ def test_a_closing_request_that_takes_too_long_keeps_the_first_limit(tmp_path: P
 
 
 class Aged(MemoryJournal):
-    """A journal in which everything happened some time ago."""
+    """A journal in which everything happened some time ago, or took longer than it did."""
 
-    ago = 0.0
+    ago, slower = 0.0, 1.0
 
     async def tree(self, root: str) -> dict[str, list[JournalEvent]]:
         found = await super().tree(root)
-        return {
-            run: [event.model_copy(update={"at": event.at - self.ago}) for event in events]
-            for run, events in found.items()
-        }
+        first = found[root][0].at
+
+        def aged(event: JournalEvent) -> JournalEvent:
+            return event.model_copy(update={"at": first + (event.at - first) * self.slower - self.ago})
+
+        return {run: [aged(event) for event in events] for run, events in found.items()}
 
 
-@pytest.mark.requirement("A3", "C7", "E4")
-def test_time_while_parked_does_not_count() -> None:
+def parked_twice(age: Callable[[Aged, int], None]) -> RunResult:
+    """A run of two calls that are asked for; before each of its later sittings the journal is aged."""
     journal = Aged()
-    script = {1: call("desk__look", {"text": "a"}), 2: look_at("b"), 3: "done"}
+    script = {1: look_at("a"), 2: look_at("b"), 3: "done"}
     options = Options(
         settings=Settings(policy=allow()),
         cards=cards(boss()),
@@ -236,26 +249,42 @@ def test_time_while_parked_does_not_count() -> None:
     )
 
     async def main() -> RunResult:
-        from orchestrator.runtime.approvals import give_verdict
-        from orchestrator.runtime.tree import Verdict
-
         with anyio.fail_after(SECONDS):
             async with Orchestrator(options, agent="boss") as orchestrator:
-                parked = await orchestrator.run("the job", limits=Limits(seconds=100))
-                for days in (1, 2):
-                    journal.ago = days * 86_400.0
-                    await give_verdict(journal, parked.run_id, Verdict(approved=True))
-                    parked = await orchestrator.resume(parked.run_id)
-                return parked
+                result = await orchestrator.run("the job", limits=Limits(seconds=100))
+                for sitting in (1, 2):
+                    if result.status == "parked":
+                        age(journal, sitting)
+                        await give_verdict(journal, result.run_id, Verdict(approved=True))
+                        result = await orchestrator.resume(result.run_id)
+                return result
 
-    result = anyio.run(main)
+    return anyio.run(main)
+
+
+@pytest.mark.requirement("A3", "C7", "E4")
+def test_time_while_parked_does_not_count() -> None:
+    def days_pass(journal: Aged, sitting: int) -> None:
+        journal.ago = sitting * 86_400.0
+
+    result = parked_twice(days_pass)
     assert (result.status, result.answer) == ("finished", "done")
     assert result.duration_s < 100
 
 
+@pytest.mark.requirement("A3", "E4")
+def test_time_of_earlier_sittings_does_count() -> None:
+    def it_was_slow(journal: Aged, sitting: int) -> None:
+        journal.slower = 1e9
+
+    result = parked_twice(it_was_slow)
+    assert (result.status, result.stop_reason) == ("stopped", "timeout")
+    assert result.steps[0].actions[0].is_error, "what was approved is not begun when the time is up"
+
+
 @pytest.mark.requirement("A3", "E2")
 def test_model_calls_of_the_whole_tree(tmp_path: Path) -> None:
-    script = {("boss", 1): ask_all, "boss": "all done", **{name: look for name in KIDS}}
+    script = {("boss", 1): ask_all, "boss": "all done", **dict.fromkeys(KIDS, look)}
     result = on(tmp_path, script, *team_of_four()).run(limits=Limits(model_calls=7))
     assert result.usage.model_calls == 7
     assert result.stop_reason == "max_steps"
@@ -264,7 +293,7 @@ def test_model_calls_of_the_whole_tree(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("A3")
 def test_a_tree_makes_a_hundred_model_calls_by_default(tmp_path: Path) -> None:
-    script = {("boss", 1): ask_all, "boss": "all done", **{name: look for name in KIDS}}
+    script = {("boss", 1): ask_all, "boss": "all done", **dict.fromkeys(KIDS, look)}
     result = on(tmp_path, script, *team_of_four(limits={"steps": 1000})).run()
     assert (result.usage.model_calls, result.stop_reason) == (100, "max_steps")
 

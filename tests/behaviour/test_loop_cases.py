@@ -92,7 +92,7 @@ def test_L3_four_specialists_under_one_limit(tmp_path: Path) -> None:
             usage=Usage(input_tokens=100, output_tokens=50),
         ),
         "boss": reply("all", usage=Usage(input_tokens=100, output_tokens=50)),
-        **{name: specialist for name in names},
+        **dict.fromkeys(names, specialist),
     }
     team = (boss(agents=names), *(card(name, tools=("fx__look",)) for name in names))
     stage = Stage(tmp_path, script, *team)
@@ -326,5 +326,3 @@ def test_L12_an_object_where_the_schema_wants_text(tmp_path: Path) -> None:
         assert "A correct example" in action.observation
     else:
         assert json.loads(action.observation) == {"title": "x", "notes": [1, 2]}, "nothing is lost"
-
-

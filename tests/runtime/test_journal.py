@@ -328,6 +328,28 @@ def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
         os.umask(before)
 
 
+def test_only_what_must_survive_a_loss_of_power_is_flushed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*arguments: Any, **more: Any) -> sqlite3.Connection:
+        db = connect(*arguments, **more)
+        db.set_trace_callback(said.append)
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+
+    async def test(journal: SqliteJournal) -> None:
+        claim = await many(journal, "r", 1)
+        for seq, durable, level in ((2, True, "FULL"), (3, False, "NORMAL"), (4, True, "FULL")):
+            said.clear()
+            await journal.append(claim, [observed(seq)], durable=durable)
+            assert said[:2] == [f"PRAGMA synchronous = {level}", "BEGIN IMMEDIATE"]
+            assert said[-1] == "COMMIT"
+
+    sqlite(test, path)
+
+
 def test_closing_writes_what_waits(path: Path) -> None:
     async def main() -> None:
         journal = SqliteJournal(path)

@@ -15,6 +15,8 @@ from orchestrator.events import JournalEvent
 from orchestrator.models.base import CallReady, ModelPart, ModelRequest
 from orchestrator.runtime.hooks import Moment
 from orchestrator.runtime.journal import Claim
+from orchestrator.runtime.result import ApprovalRequest
+from orchestrator.runtime.tree import Verdict
 from orchestrator.testing import CrashPoint, MemoryJournal, NullTracer, ScriptedModel, SqliteJournal, call
 from tests.support.runs import card, cards, effects, ledger_lines
 
@@ -40,9 +42,14 @@ class Troubled(CrashPoint):
         await self._journal.append(claim, events, durable=durable)
 
 
-def on_stage(folder: Path, journal: Any, script: Any) -> Orchestrator:
+def on_stage(
+    folder: Path,
+    journal: Any,
+    script: Any,
+    policy: PolicySettings = PolicySettings(allow=("*",)),  # noqa: B008
+) -> Orchestrator:
     model = script if hasattr(script, "stream") else ScriptedModel(lambda request: script[request.agent, request.turn])
-    settings = Settings(servers={"fx": effects(folder / "ledger")}, policy=PolicySettings(allow=("*",)))
+    settings = Settings(servers={"fx": effects(folder / "ledger")}, policy=policy)
     options = Options(settings=settings, cards=TEAM, model=model, home=folder, journal=journal, tracer=NullTracer())
     return Orchestrator(options, agent="boss")
 
@@ -80,6 +87,32 @@ def test_nothing_is_done_whose_intent_cannot_be_written(tmp_path: Path) -> None:
         assert "tool.in_doubt" not in await types(journal, row.run_id)
 
     perform(test)
+
+
+def test_what_must_survive_a_loss_of_power_is_written_so(tmp_path: Path) -> None:
+    firmly: set[str] = set()
+    other: set[str] = set()
+
+    class Noting(MemoryJournal):
+        async def append(self, claim: Claim, events: Sequence[JournalEvent], *, durable: bool = True) -> None:
+            (firmly if durable else other).update(event.type for event in events)
+            await super().append(claim, events, durable=durable)
+
+    async def approver(request: ApprovalRequest, /) -> Verdict:
+        return Verdict(approved=True)
+
+    async def test() -> None:
+        policy = PolicySettings(ask=("fx__pay",), allow=("*",))
+        script = {("boss", 1): call("agents__one", {"task": "pay"}), ("one", 1): PAY["boss", 1]}
+        script |= {("boss", 2): "done", ("one", 2): "one is done"}
+        async with on_stage(tmp_path, Noting(), script, policy) as orchestrator:
+            result = await orchestrator.run("go", options=RunOptions(approver=approver))
+        assert result.status == "finished"
+
+    perform(test)
+    firm = {"run.started", "model.intent", "tool.intent", "approval.asked", "approval.decided", "run.finished"}
+    assert firm <= firmly
+    assert not firm & other
 
 
 def test_trouble_of_one_agent_does_not_end_the_others(tmp_path: Path) -> None:
