@@ -306,8 +306,8 @@ def leveled(text: str) -> tuple[int, str]:
     if not found:
         return 0, text.strip()
     word = (found["a"] or found["b"] or found["c"] or found["d"]).rpartition(":")[2].lower()
-    rest = (text[: found.start()] + text[found.end() :]).strip(" -:|\t")
-    return LEVEL_OF[word], rest
+    around = (text[: found.start()].strip(" -:|\t"), text[found.end() :].strip(" -:|\t"))
+    return LEVEL_OF[word], " ".join(part for part in around if part)
 
 
 def json_entry(line: str, default: tzinfo, year: int) -> Entry | None:
@@ -519,7 +519,7 @@ def lines_of(path: Path, scan: Scan) -> Iterator[str]:
         source = opener(raw) if opener else raw
         held, decoder, first = b"", None, True
         try:
-            while block := source.read(BLOCK):
+            while block := source.read1(BLOCK):  # unlike read, gives what came before a damage
                 if scan.stopped:
                     raise ToolError("Stopped.")
                 scan.done = before + raw.tell()
@@ -1266,7 +1266,8 @@ def build(logs: Logs) -> MCPServer:
         title="Compare two periods",
         description="Which groups of messages are new, grew, shrank or went from one period to another, as counts and "
         f"per hour. Use it for 'what changed since …'. {ABOUT_TIMES} A period is a day, or two times with / between: "
-        "2026-03-10T00:00/2026-03-10T12:00. A growth that chance explains counts as steady.",
+        "2026-03-10T00:00/2026-03-10T12:00. A growth that chance explains counts as steady. Not for one period: use "
+        "group_messages.",
         annotations=READ_ONLY,
     )
     async def compare_periods(  # pyright: ignore[reportUnusedFunction] - registered by the decorator

@@ -1,6 +1,7 @@
 """Runs one command and turns how it ended into an exit code. Answers go to stdout, everything else to stderr."""
 
 import asyncio
+import io
 import logging
 import os
 import signal
@@ -28,11 +29,14 @@ COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
 
 def perform(arguments: Namespace) -> int:
     """Runs one command and returns its exit code; what the user has to mend is exit 2."""
+    _write_anything()
     logging.basicConfig(handlers=[_ToStderr()], level=logging.WARNING, format="warning: %(message)s")
     # What goes wrong with a server is ours to tell, in one line; the MCP package would add its tracebacks.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
     try:
-        return anyio.run(_interruptible, COMMANDS[arguments.command], arguments)
+        code = anyio.run(_interruptible, COMMANDS[arguments.command], arguments)
+        sys.stdout.flush()  # here, where a reader that has gone can still be dealt with
+        return code
     except ConfigurationError as error:
         for problem in error.problems:
             print(f"error: {problem}", file=sys.stderr)
@@ -44,6 +48,13 @@ def perform(arguments: Namespace) -> int:
         # Whoever read our output has gone; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+
+
+def _write_anything() -> None:
+    """What others read is UTF-8 whatever the locale; what a terminal cannot show is `?` there, and no traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
 
 
 class _ToStderr(logging.Handler):

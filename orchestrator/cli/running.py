@@ -1,6 +1,7 @@
 """`run` and `resume`: drive a run, show it, and print what came of it."""
 
 import json
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -50,7 +51,9 @@ async def run(arguments: Namespace) -> int:
         async with Orchestrator(options(arguments), agent=arguments.agent) as orchestrator:
             with parking(orchestrator.park):
                 chosen = run_options(arguments, progress)
-                result = await orchestrator.run(arguments.task, limits=limits, options=chosen, on_event=watch)
+                # Under a locale that is not UTF-8, Python hands on bytes in a form that nothing can write.
+                task = os.fsencode(arguments.task).decode("utf-8", "replace")
+                result = await orchestrator.run(task, limits=limits, options=chosen, on_event=watch)
         progress.close()
     return report(result, arguments)
 

@@ -268,4 +268,4 @@ def _usage(reported: Mapping[str, Any]) -> Usage | None:
 
 
 def _string(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return mend(value) if isinstance(value, str) else ""

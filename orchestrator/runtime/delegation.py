@@ -76,9 +76,9 @@ def agent_server(cards: Sequence[AgentCard], run: RunAgent) -> Server[Any]:
         task = task_text(card, params.arguments or {})
         try:
             answer = await run(card, task, caller)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is raised where the agent was called from
             caller.errors.append(error)
-            raise
+            return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
         if answer.parked:
             # The caller finds the run again by its own call, so nothing more is needed to go on.
             return InputRequiredResult(request_state=answer.spent.run)

@@ -10,10 +10,11 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 
 from orchestrator import ConfigurationError, Limits, Orchestrator, RunOptions
+from orchestrator.events import ToolResult
 from orchestrator.messages import Usage
 from orchestrator.models.base import ModelRequest
 from orchestrator.runtime.hooks import Moment, Veto
-from orchestrator.testing import Watcher, call, reply
+from orchestrator.testing import SqliteJournal, Watcher, call, reply
 from tests.behaviour.stage import Bell, Stage, allow
 from tests.support.runs import card
 
@@ -140,7 +141,23 @@ def test_L4_the_total_is_the_sum_of_all_replies_once_each(tmp_path: Path) -> Non
         assert len(by_run) == 5
         assert by_run[result.run_id] == getattr(result.own_usage, kind), "its own"
         assert by_run.total() == getattr(result.usage, kind), "and those of all below it, once each"
+        for answer in answers_of_agents(stage, result.run_id):
+            below = sum(count for run, count in by_run.items() if f"{run}/".startswith(f"{answer.child}/"))
+            assert getattr(answer.usage, kind) == below, "a caller is told what the agents below it used"
     assert result.own_usage.tool_calls == 2
+
+
+def answers_of_agents(stage: Stage, run_id: str) -> list[ToolResult]:
+    async def main() -> list[ToolResult]:
+        journal = SqliteJournal(stage.folder / "journal.sqlite")
+        tree = await journal.tree(run_id)
+        await journal.aclose()
+        events = [event for events in tree.values() for event in events]
+        return [event for event in events if isinstance(event, ToolResult) and event.child]
+
+    answers = anyio.run(main)
+    assert len(answers) == 4
+    return answers
 
 
 @pytest.mark.requirement("C3")
@@ -263,7 +280,7 @@ def test_L9_a_child_that_fails_is_an_observation(tmp_path: Path, how: str) -> No
 
 
 @pytest.mark.requirement("A5", "E2")
-def test_L9_an_error_in_driving_a_child_is_no_answer(tmp_path: Path) -> None:
+def test_L9_an_error_in_driving_a_child_is_no_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def broken(moment: Moment) -> None:
         if moment.agent == "kid":
             raise ArithmeticError("a hook with a bug")
@@ -278,6 +295,7 @@ def test_L9_an_error_in_driving_a_child_is_no_answer(tmp_path: Path) -> None:
         return seen.events[0].run_id
 
     run_id = stage.within(work)
+    assert not caplog.records
     assert stage.resume(run_id).answer == "went on", "the run can be resumed without it"
 
 

@@ -14,16 +14,15 @@ import pytest
 from tests.support.command import (
     AWKWARD,
     Ended,
-    alive,
     call,
     end,
+    group_ended,
     orchestrator,
     plain,
     read_pipe,
     record,
     servers,
     start,
-    wait_for_end,
     write_cards,
 )
 
@@ -67,9 +66,7 @@ def scene(folder: Path, process: subprocess.Popen[str], *signals: signal.Signals
     for number in signals:
         process.send_signal(number)
     ended = end(process, 120)
-    if ended.code == -signal.SIGKILL:
-        wait_for_end(server)
-    left = bool(alive(server))
+    left = not group_ended(server)
     if left:
         os.killpg(server, signal.SIGKILL)
     return Scene(folder=folder, ended=ended, left=left)

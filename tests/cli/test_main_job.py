@@ -4,7 +4,6 @@ import csv
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -76,12 +75,16 @@ class Served(Job):
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
     folder = workspace(tmp_path_factory.mktemp("served"))
     with model_server(playing(RECORDING, SYSTEMS)) as server, http_receiver() as spans:
-        env = {**server.env, "OTEL_EXPORTER_OTLP_ENDPOINT": spans.endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+        env = {
+            **server.env,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": spans.endpoint,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        }
         ended = orchestrator("run", TASK, "--model", "openai:played", "--json", folder=folder, env=env, module=True)
-    yield Served(folder=folder, ended=ended, server=server, spans=spans)
+    return Served(folder=folder, ended=ended, server=server, spans=spans)
 
 
 def monthly_totals() -> dict[str, Decimal]:

@@ -1,5 +1,6 @@
 """`run --json`: one object on stdout that others script against, whatever the run came to."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,12 @@ from tests.support.command import EFFECTS, Ended, call, orchestrator, plain, rec
 
 pytestmark = [pytest.mark.xdist_group("run json"), pytest.mark.requirement("A12")]
 
-RESULT = (
-    "run_id status stop_reason answer agent steps approvals usage own_usage cost duration_s trace_id".split(),
-    "n agent thought actions".split(),
-    "call tool arguments is_error observation".split(),
-    "input_tokens output_tokens cached_tokens model_calls tool_calls".split(),
-    "amount currency known".split(),
-)
+USAGE = ["input_tokens", "output_tokens", "cached_tokens", "model_calls", "tool_calls"]
+STEP = ["n", "agent", "thought", "actions"]
+ACTION = ["call", "tool", "arguments", "is_error", "observation"]
+COST = ["amount", "currency", "known"]
+RESULT = ["run_id", "status", "stop_reason", "answer", "agent", "steps", "approvals", "usage", "own_usage", "cost"]
+RESULT += ["duration_s", "trace_id"]
 USAGES = [{"input_tokens": n, "output_tokens": 7 * n, "cached_tokens": n // 2} for n in (1000, 200, 30, 4)]
 
 
@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, *flags: object, task: str = "the job") -> Ended:
+def run(folder: Path, *flags: object, task: str = "the job", env: Mapping[str, str] = {}) -> Ended:
     model = record(
         folder / "recording.jsonl",
         {
@@ -42,7 +42,7 @@ def run(folder: Path, *flags: object, task: str = "the job") -> Ended:
         {"agent": "helper", "text": "Seen.", "usage": USAGES[3]},
     )
     team = ["--agent", "boss", "--agents", "cards", "--model", model]
-    return orchestrator("run", task, *team, "--approve", "all", *flags, folder=folder)
+    return orchestrator("run", task, *team, "--approve", "all", *flags, folder=folder, env=env)
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +58,12 @@ def test_one_object_and_nothing_else(ended: Ended) -> None:
 
 
 def test_the_keys_at_every_level(ended: Ended) -> None:
-    result, step, action, usage, cost = RESULT
     found = ended.json
-    assert list(found) == result
-    assert [list(each) for each in found["steps"]] == [step, step]
-    assert [list(each) for each in found["steps"][0]["actions"]] == [[*action, "run_id"], action, action]
-    assert list(found["usage"]) == list(found["own_usage"]) == usage
-    assert list(found["cost"]) == cost
+    assert list(found) == RESULT
+    assert [list(each) for each in found["steps"]] == [STEP, STEP]
+    assert [list(each) for each in found["steps"][0]["actions"]] == [[*ACTION, "run_id"], ACTION, ACTION]
+    assert list(found["usage"]) == list(found["own_usage"]) == USAGE
+    assert list(found["cost"]) == COST
     assert found["approvals"] == []
 
 
@@ -113,8 +112,8 @@ def test_runs_show_gives_the_same_object(folder: Path, ended: Ended) -> None:
 
 def test_progress_is_on_stderr_and_events_in_their_file(folder: Path) -> None:
     ended = run(folder, "--json", "--events", folder / "events.jsonl")
-    assert list(ended.json) == RESULT[0]
-    assert "boss → helper task=\"look\"" in ended.err
+    assert list(ended.json) == RESULT
+    assert 'boss → helper task="look"' in ended.err
     assert "boss ✗ fx__fail" in ended.err
     assert (folder / "events.jsonl").read_text("utf-8").count("\n") > 20
 
@@ -125,6 +124,15 @@ def test_lines_of_progress_are_never_wrapped(folder: Path) -> None:
     (closing,) = [line for line in ended.err.splitlines() if " · trace " in line]
     assert len(closing) > 120
     assert "\x1b" not in ended.err
+
+
+def test_json_is_utf_8_whatever_the_locale(folder: Path) -> None:
+    ended = run(
+        folder, "--json", "--quiet", task="数字 é", env={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    )
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.json["answer"].startswith("Done: é 数字")
+    assert orchestrator("runs", "--json", folder=folder).json[0]["task"] == "数字 é"
 
 
 def test_events_on_stdout_are_all_that_is_there(folder: Path) -> None:

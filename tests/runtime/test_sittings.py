@@ -12,7 +12,9 @@ from orchestrator import Options, Orchestrator, RunOptions, RunResult
 from orchestrator.config import PolicySettings, Settings
 from orchestrator.errors import Fenced, JournalError
 from orchestrator.events import JournalEvent
+from orchestrator.messages import Message, ToolMessage
 from orchestrator.models.base import CallReady, ModelPart, ModelRequest
+from orchestrator.models.chat import ChatCodec
 from orchestrator.runtime.hooks import Moment
 from orchestrator.runtime.journal import Claim
 from orchestrator.runtime.result import ApprovalRequest
@@ -172,6 +174,32 @@ def test_an_error_of_a_hook_loses_nothing_that_happened(tmp_path: Path) -> None:
     perform(test)
 
 
+def test_an_error_of_ours_loses_nothing_that_happened(tmp_path: Path) -> None:
+    class Broken(ChatCodec):
+        def message(self, message: Message) -> bytes:
+            if isinstance(message, ToolMessage) and not mended:
+                raise LookupError("how is that written?")
+            return super().message(message)
+
+    mended: list[bool] = []
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        model = ScriptedModel(PAY["boss", 1], "done")
+        model.codec = Broken("scripted")
+        async with on_stage(tmp_path, journal, model) as orchestrator:
+            with pytest.raises(LookupError):
+                await orchestrator.run("go")
+            (row,) = await journal.runs()
+            assert (await types(journal, row.run_id))[-1] == "tool.result"
+            mended.append(True)
+            assert (await orchestrator.resume(row.run_id)).status == "finished"
+        assert "tool.in_doubt" not in await types(journal, row.run_id)
+
+    perform(test)
+    assert paid(tmp_path) == 1
+
+
 def test_what_happened_is_written_before_a_hook_thinks_it_over(tmp_path: Path) -> None:
     seen: list[tuple[str, str]] = []
 
@@ -263,6 +291,26 @@ async def long_run(folder: Path, journal: Beating) -> RunResult:
 def test_a_claim_is_kept_while_a_run_takes_long(tmp_path: Path, trouble: type[JournalError] | None) -> None:
     async def test() -> None:
         assert (await long_run(tmp_path, Beating(trouble))).answer == "done"
+
+    perform(test)
+
+
+def test_a_claim_is_renewed_three_times_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        journal = Beating()
+        journal.lease = 30.0
+        naps: list[float] = []
+
+        async def nap(seconds: float) -> None:
+            while not await journal.runs():
+                await anyio.lowlevel.checkpoint()
+            naps.append(seconds)
+            if len(naps) > 3:
+                await anyio.sleep_forever()
+
+        monkeypatch.setattr(anyio, "sleep", nap)
+        assert (await long_run(tmp_path, journal)).answer == "done"
+        assert set(naps) == {10.0}
 
     perform(test)
 

@@ -1,16 +1,18 @@
 """An MCP stdio server in plain Python with the bad manners of real ones, each switched on by a flag.
 
 `--banner`: noise on standard output before and between messages. `--deaf`: ignores the end of its input and SIGTERM.
-`--mute`: never answers. `--fall`: says why on standard error and ends at once. `--pid FILE`: writes its process id
-there when it is up. `--tools FILE`: offers these tools and no others; each answers with its own name. A tool can also
-misbehave: echo, big (a line of `bytes`), die (ends without an answer), hang_once (never answers the first time, which
-it remembers in `file`; `tell` is a pipe to say so in), picture, broken (an error with a structured body).
+`--mute`: never answers. `--fall`: says why on standard error and ends at once. `--child`: starts a process that
+outlives it, as `npx` does. `--pid FILE`: writes its process id there when it is up. `--tools FILE`: offers these tools
+and no others; each answers with its own name. A tool can also misbehave: echo, big (a line of `bytes`), die (ends
+without an answer), hang_once (never answers the first time, which it remembers in `file`; `tell` is a pipe to say so
+in), picture, broken (an error with a structured body).
 """
 
 import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 
@@ -69,13 +71,15 @@ def serve(tools: list, *, banner: bool, mute: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    for flag in ("--banner", "--deaf", "--mute", "--fall"):
+    for flag in ("--banner", "--deaf", "--mute", "--fall", "--child"):
         parser.add_argument(flag, action="store_true")
     parser.add_argument("--pid")
     parser.add_argument("--tools")
     flags = parser.parse_args()
     if flags.deaf:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if flags.child:
+        subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL)
     if flags.pid:
         note(flags.pid, str(os.getpid()))
     if flags.fall:
@@ -83,7 +87,10 @@ def main() -> None:
         sys.exit(3)
     if flags.banner:
         print("*** Awkward server 1.0 ***\n\nready", flush=True)
-    tools = json.load(open(flags.tools)) if flags.tools else TOOLS
+    tools = TOOLS
+    if flags.tools:
+        with open(flags.tools) as file:
+            tools = json.load(file)
     serve(tools, banner=flags.banner, mute=flags.mute)
     if flags.deaf:
         threading.Event().wait()

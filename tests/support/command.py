@@ -50,7 +50,7 @@ def start(*arguments: object, folder: Path, env: Mapping[str, str] = {}, module:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
     )
 
 
@@ -131,6 +131,11 @@ def read_pipe(path: Path, seconds: float = 60) -> str:
         return os.read(handle, 4096).decode()
     finally:
         os.close(handle)
+
+
+def group_ended(group: int, seconds: float = 5) -> bool:
+    """Whether no process of a group runs any more. One that was killed may need a moment."""
+    return all(wait_for_end(pid, seconds) for pid in alive(group))
 
 
 def alive(group: int) -> Sequence[int]:

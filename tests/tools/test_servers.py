@@ -1,18 +1,22 @@
 """Servers that come up, fall, hang and come back; over pipes and over HTTP."""
 
-import asyncio
 import contextlib
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from mcp.server.mcpserver import MCPServer
+from mcp.server.lowlevel import Server as LowServer
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import ListToolsResult, Tool
 
-from orchestrator.tools.servers import broken_server, local_server
+from orchestrator.tools.servers import Terms, broken_server, local_server, stdio_server
 from orchestrator.tools.toolset import Toolset
-from tests.support.toolsets import awkward_server, call, running, web, web_server, with_toolset
+from tests.support.command import wait_for_end
+from tests.support.toolsets import awkward, awkward_server, call, web, web_server, with_toolset
 
 
 @pytest.mark.requirement("A5")
@@ -80,18 +84,38 @@ def test_a_server_that_died_between_two_calls_is_started_again() -> None:
     with_toolset(test, awkward_server())
 
 
-def test_a_server_that_does_not_come_back_says_why(tmp_path: Path) -> None:
-    """It starts once only: each later start finds the file there."""
-    from tests.support.toolsets import awkward
+def test_a_server_that_dies_while_nobody_calls_it_is_noticed(tmp_path: Path) -> None:
+    async def test(toolset: Toolset) -> None:
+        pid = int((tmp_path / "pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        await anyio.to_thread.run_sync(wait_for_end, pid)
+        while toolset.servers["awkward"].up:
+            await anyio.lowlevel.checkpoint()
+        assert (await call(toolset, "awkward__echo", {"text": "hi"})).text == "hi"
 
+    with_toolset(test, awkward_server("--pid", tmp_path / "pid"))
+
+
+def test_all_pages_of_a_list_are_read() -> None:
+    async def page(ctx: Any, params: Any) -> ListToolsResult:
+        del ctx
+        number = int(params.cursor) if params and params.cursor else 1
+        tool = Tool(name=f"tool{number}", input_schema={"type": "object"})
+        return ListToolsResult(tools=[tool], next_cursor=str(number + 1) if number < 3 else None)
+
+    async def test(toolset: Toolset) -> None:
+        assert [offer.name for offer in toolset.offers()] == ["paged__tool1", "paged__tool2", "paged__tool3"]
+
+    with_toolset(test, local_server("paged", LowServer("paged", on_list_tools=page)))
+
+
+def test_a_server_that_does_not_come_back_says_why() -> None:
     starts = 0
 
     def start() -> Any:
         nonlocal starts
         starts += 1
         return awkward(*(["--fall"] if starts > 1 else []))()
-
-    from orchestrator.tools.servers import Terms, stdio_server
 
     async def test(toolset: Toolset) -> None:
         assert (await call(toolset, "awkward__die")).error == "unavailable"
@@ -133,8 +157,8 @@ def sums() -> MCPServer:
         return a + b
 
     @server.tool()
-    async def long(size: int) -> str:
-        await asyncio.sleep(0)
+    async def long(size: int, ctx: Context) -> str:
+        await ctx.report_progress(0.5)
         return "x" * size
 
     return server

@@ -7,9 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from orchestrator.tools.stdio import GRACE_SECONDS
+from orchestrator.tools.stdio import GRACE_SECONDS, spawn
 from orchestrator.tools.toolset import Toolset
-from tests.support.command import alive
+from tests.support.command import alive, group_ended
 from tests.support.toolsets import awkward, awkward_server, call, with_toolset
 
 MEGABYTE = 1_000_000
@@ -85,10 +85,21 @@ def test_a_server_that_honours_the_end_of_its_input_ends_at_once() -> None:
         with anyio.fail_after(GRACE_SECONDS):
             await process.close()
         await process.close()
-        assert not alive(process.popen.pid)
+        assert group_ended(process.popen.pid)
         return process.popen.returncode
 
     assert anyio.run(main) == 0
+
+
+def test_what_a_server_started_ends_with_it() -> None:
+    """As `npx` and `uvx` do: the process that we started is not the one that serves."""
+
+    async def main() -> None:
+        process = awkward("--child")()
+        await process.close()
+        assert group_ended(process.popen.pid)
+
+    anyio.run(main)
 
 
 def test_a_deaf_server_is_killed_with_its_whole_group(tmp_path: Path) -> None:
@@ -98,7 +109,7 @@ def test_a_deaf_server_is_killed_with_its_whole_group(tmp_path: Path) -> None:
         await anyio.to_thread.run_sync(process.popen.stdout.read, 0)
         with anyio.fail_after(3 * GRACE_SECONDS):
             await process.close()
-        assert not alive(process.popen.pid)
+        assert group_ended(process.popen.pid)
         return process.popen.returncode
 
     assert anyio.run(main) in (-9, -15)
@@ -106,8 +117,6 @@ def test_a_deaf_server_is_killed_with_its_whole_group(tmp_path: Path) -> None:
 
 def test_the_environment_is_not_handed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A server gets what its configuration names; keys of ours are not in it."""
-    from orchestrator.tools.stdio import spawn
-
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("LANG", "C.UTF-8")
     process = spawn("env", ["/usr/bin/env"], {"MINE": "1"}, tmp_path)
