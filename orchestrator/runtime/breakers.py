@@ -1,4 +1,4 @@
-"""When a run is going nowhere. Counted per agent run, on arguments after coercion, as the table in the docs says."""
+"""When a run is going nowhere. Counted per agent run, on arguments after coercion, as the table in docs/limits.md says."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -19,26 +19,18 @@ class Requirement:
 
 
 REQUIREMENTS = (
-    Requirement(
-        "A1", "run", "A run is a state machine whose transitions are events that hooks may change.", pending=True
-    ),
-    Requirement("A2", "run", "A limit ends a run with its best partial result and the limit's name.", pending=True),
-    Requirement("A3", "run", "One ledger reserves and settles tokens, money and time of the whole tree.", pending=True),
-    Requirement("A4", "run", "Breakers end a run that keeps failing or makes no progress.", pending=True),
-    Requirement("A5", "run", "A failing tool is an observation; every call gets exactly one answer.", pending=True),
-    Requirement("A6", "run", "Many runs share one orchestrator and see nothing of each other.", pending=True),
+    Requirement("A1", "run", "A run is a state machine whose transitions are events that hooks may change."),
+    Requirement("A2", "run", "A limit ends a run with its best partial result and the limit's name."),
+    Requirement("A3", "run", "One ledger reserves and settles tokens, money and time of the whole tree."),
+    Requirement("A4", "run", "Breakers end a run that keeps failing or makes no progress."),
+    Requirement("A5", "run", "A failing tool is an observation; every call gets exactly one answer."),
+    Requirement("A6", "run", "Many runs share one orchestrator and see nothing of each other."),
     Requirement("A7", "run", "Planning, preview and review plug into the loop as nodes.", pending=True),
-    Requirement(
-        "A8", "run", "Independent calls of a turn run at once, bounded, and answer in call order.", pending=True
-    ),
-    Requirement(
-        "A9", "run", "A call has a time limit, and one that passes it is cancelled on its server.", pending=True
-    ),
-    Requirement("A10", "run", "A call that only reads starts while the reply is still streaming.", pending=True),
-    Requirement("A11", "run", "A run streams public events; leaving the stream cancels it cleanly.", pending=True),
-    Requirement(
-        "A12", "run", "A result has answer, steps, usage, cost, duration, stop reason and trace id.", pending=True
-    ),
+    Requirement("A8", "run", "Independent calls of a turn run at once, bounded, and answer in call order."),
+    Requirement("A9", "run", "A call has a time limit, and one that passes it is cancelled on its server."),
+    Requirement("A10", "run", "A call that only reads starts while the reply is still streaming."),
+    Requirement("A11", "run", "A run streams public events; leaving the stream cancels it cleanly."),
+    Requirement("A12", "run", "A result has answer, steps, usage, cost, duration, stop reason and trace id."),
     Requirement("B1", "models", "Vendor, model and base URL change in configuration only.", pending=True),
     Requirement("B2", "models", "Streaming or not, one interface; cached and reasoning tokens apart.", pending=True),
     Requirement("B3", "models", "Model errors are told apart by kind, and only some are tried again.", pending=True),
@@ -53,10 +45,10 @@ REQUIREMENTS = (
     Requirement("C1", "tools", "A typed Python function becomes a tool by one decorator.", pending=True),
     Requirement("C2", "tools", "Servers that users have already configured work unchanged.", pending=True),
     Requirement("C3", "tools", "Names that clash or do not exist are told at the start.", pending=True),
-    Requirement("C4", "tools", "Arguments are repaired, coerced and validated before they are sent.", pending=True),
+    Requirement("C4", "tools", "Arguments are repaired, coerced and validated before they are sent."),
     Requirement("C5", "tools", "Hundreds of tools are found in groups rather than listed.", pending=True),
-    Requirement("C6", "tools", "A role bounds what may be called, and is checked at the call.", pending=True),
-    Requirement("C7", "tools", "What writes, sends, deletes or pays waits for a person.", pending=True),
+    Requirement("C6", "tools", "A role bounds what may be called, and is checked at the call."),
+    Requirement("C7", "tools", "What writes, sends, deletes or pays waits for a person."),
     Requirement("C8", "tools", "Results read well, and long ones are cut and kept whole.", pending=True),
     Requirement("C9", "tools", "Tool descriptions are linted, with what they cost.", pending=True),
     Requirement("D1", "memory", "The window slides over all but what is pinned.", pending=True),
@@ -66,7 +58,7 @@ REQUIREMENTS = (
     Requirement(
         "E1", "teams", "A plan is data, runs in parallel where it can, and is thought over again.", pending=True
     ),
-    Requirement("E2", "teams", "A supervisor calls specialists as tools, in parallel and nested.", pending=True),
+    Requirement("E2", "teams", "A supervisor calls specialists as tools, in parallel and nested."),
     Requirement("E3", "teams", "Agents are served to other hosts over MCP.", pending=True),
     Requirement("E4", "teams", "An approval raised at any depth is asked once, at the top.", pending=True),
     Requirement("E5", "teams", "New cards and servers are picked up without a restart.", pending=True),
@@ -76,8 +68,8 @@ REQUIREMENTS = (
     Requirement("F4", "seeing", "Structured logs with run and trace id rotate and never block.", pending=True),
     Requirement("F5", "seeing", "Secrets and personal data are masked wherever they are shown.", pending=True),
     Requirement("F6", "seeing", "A run can be replayed from its journal, prompts included.", pending=True),
-    Requirement("G1", "proof", "Scripted and recorded models ship for users' own tests.", pending=True),
+    Requirement("G1", "proof", "Scripted and recorded models ship for users' own tests."),
     Requirement("G2", "proof", "Tasks are evaluated over many runs and compared over time.", pending=True),
-    Requirement("H1", "long life", "A killed run goes on; what may have happened is not repeated.", pending=True),
+    Requirement("H1", "long life", "A killed run goes on; what may have happened is not repeated."),
     Requirement("H2", "long life", "One machine needs no server; many workers share one journal.", pending=True),
 )

@@ -1,4 +1,4 @@
-"""A run is a fold of its events: stopped after any one of them, it goes on in a new process as if it had not stopped."""
+"""A run is a fold of its events: stopped after any of them, it goes on in a new process as if it had not stopped."""
 
 import json
 import signal

@@ -198,6 +198,12 @@ def test_an_emoji_split_over_two_events_is_one():
     assert reader.reply().message.text == "a😀ba\ufffd"
 
 
+def test_half_a_surrogate_pair_in_a_name_or_id_can_be_written_down():
+    piece = b'{"index":0,"id":"c\\ud800","function":{"name":"f\\ud800","arguments":"{}"}}'
+    (call,) = read(b'data: {"choices":[{"delta":{"tool_calls":[%s]}}]}\n\n' % piece, END).message.calls
+    assert (call.name, call.wire_id) == ("f\ufffd", "c\ufffd")
+
+
 def test_noise_between_events_is_skipped():
     reply = read(b": ping\n\n", b"data: : keepalive\n\n", b"data: \n\n", b"data: 7\n\n", delta(content="x"), END)
     assert reply.message.text == "x"

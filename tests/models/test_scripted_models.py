@@ -10,6 +10,8 @@ from orchestrator.messages import AssistantMessage, ToolCall, Usage, UserMessage
 from orchestrator.models.base import ModelReply, ModelRequest
 from orchestrator.models.scripted import RecordedModel, Recorder, ScriptedModel, call, reply
 
+pytestmark = pytest.mark.requirement("G1")
+
 ADD = call("demo__add", {"a": 1})
 
 
