@@ -1,4 +1,4 @@
-"""When a run is going nowhere. Counted per agent run, on arguments after coercion, as the table in docs/limits.md says."""
+"""When a run is going nowhere. Counted per agent run, on arguments as they are sent; the table is in docs/limits.md."""
 
 import json
 from collections.abc import Mapping, Sequence
