@@ -73,7 +73,7 @@ else
 endif
 
 test: $(STAMP)
-	$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -162,18 +162,25 @@ class Acting:
         """Arguments repaired, coerced and validated."""
         offer = self._agent.offers.get(name)
         if offer is None:
-            return Refused(error="unknown_tool", observation=results.unknown(name, nearest(name, self._agent.offers)))
+            return self._absent(name)
         try:
             return Wish(offer=offer, arguments=offer.schema.prepare(arguments))
         except InvalidArguments as error:
             return Refused(error="invalid_arguments", observation=results.failure(name, str(error)))
+
+    def _absent(self, name: str) -> Refused:
+        """A call of what is not there: never was, or was shown to the model before its server went away."""
+        if any(spec.name == name for spec in self._agent.specs):
+            problem = "its server is not available at the moment"
+            return Refused(error="unavailable", observation=results.failure(name, problem))
+        return Refused(error="unknown_tool", observation=results.unknown(name, nearest(name, self._agent.offers)))
 
     def _checked(self, call: CallState) -> Wish | Refused:
         """The arguments that a person approved, which they may have written themselves."""
         name = call.call.name
         offer = self._agent.offers.get(name)
         if offer is None:
-            return Refused(error="unknown_tool", observation=results.unknown(name, nearest(name, self._agent.offers)))
+            return self._absent(name)
         try:
             return Wish(offer=offer, arguments=offer.schema.check(dict(call.arguments or {})))
         except InvalidArguments as error:
@@ -225,8 +232,7 @@ class Acting:
             return None
         offer = self._agent.offers.get(name)
         if offer is None:
-            problem = results.unknown(name, nearest(name, self._agent.offers))
-            self._refuse(call, Refused(error="unknown_tool", observation=problem))
+            self._refuse(call, self._absent(name))
             return None
         attempt = call.attempt + 1
         if call.effect != "agent":  # an agent's call is not made again: its run goes on where it stopped

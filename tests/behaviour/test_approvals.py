@@ -379,3 +379,15 @@ def test_a_role_that_is_not_there(tmp_path: Path) -> None:
     stage = Stage(tmp_path, {}, card("boss", tools=("fx__*",)), roles=ROLES)
     with pytest.raises(ConfigurationError, match="reader"):
         stage.run(role="raeder")
+
+
+@pytest.mark.requirement("A5", "E4")
+def test_a_call_that_was_approved_finds_its_server_gone(tmp_path: Path) -> None:
+    script = {("boss", 1): call("fx__pay", {"text": "rent"}), ("boss", 2): "I could not pay."}
+    boss = card("boss", tools=("fx__*",))
+    parked = Stage(tmp_path, script, boss, policy=PolicySettings()).run()
+    gone = Stage(tmp_path, script, boss, policy=PolicySettings(), fx={"command": "/no/such/command"})
+    gone.decide(parked.run_id)
+
+    assert gone.resume(parked.run_id).status == "finished"
+    assert "not available" in gone.last("boss"), "the model was shown this tool, so it is not told that there is none"

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("wheel")  # one worker builds and installs it for all of these
-
 ROOT = Path(__file__).parents[2]
 CARDS = sorted(path.name for path in (ROOT / "agents").glob("*.md"))
 SERVERS = sorted(path.name for path in (ROOT / "mcp_servers").glob("*.py"))

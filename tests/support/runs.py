@@ -18,7 +18,8 @@ def card(name: str, **more: Any) -> AgentCard:
 
 
 def effects(ledger: Path, **more: Any) -> ServerSettings:
-    return ServerSettings(name="fx", command=sys.executable, args=("-S", str(EFFECTS), str(ledger)), **more)
+    command = {"command": sys.executable, "args": ("-S", str(EFFECTS), str(ledger))}
+    return ServerSettings(name="fx", **{**command, **more})
 
 
 def settings(ledger: Path, **more: Any) -> Settings:
