@@ -30,11 +30,16 @@ def bundled_folder(kind: Literal["agents", "mcp_servers"]) -> Path:
 
 
 def bundled_servers(folder: Path | None = None) -> dict[str, ServerSettings]:
-    """The bundled MCP servers by name: one self-contained Python file each."""
+    """The bundled MCP servers by name: one self-contained Python file each, which reports progress in long work."""
     folder = folder or bundled_folder("mcp_servers")
     return {
         path.stem: ServerSettings(
-            name=path.stem, command=sys.executable, args=("-P", str(path)), bundled=True, file=path
+            name=path.stem,
+            command=sys.executable,
+            args=("-P", str(path)),
+            long_running=("*",),
+            bundled=True,
+            file=path,
         )
         for path in sorted(folder.glob("*.py"))
         if not path.name.startswith("_")

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import connection
 from pathlib import Path
@@ -268,37 +270,40 @@ def test_killed_while_it_takes_over(tmp_path: Path, kind: str, point: str, child
     assert len(events_of(play, "tool.in_doubt")) == (kind == "write")
 
 
-def stopped_process(play: Play, death: Death) -> subprocess.Popen[bytes]:
+@contextmanager
+def stopped_process(play: Play, death: Death) -> Iterator[subprocess.Popen[bytes]]:
     """A process that has been stopped at its death, and still holds its claim."""
     code = (
         "import pickle, sys; from tests.behaviour.crash import sit; "
         "play, death = pickle.load(sys.stdin.buffer); sit(play, None, death)"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write(pickle.dumps((play, death)))
-    process.stdin.close()
-    stopped = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED)
-    assert stopped is not None
-    assert stopped.si_code == os.CLD_STOPPED, "it ended instead"
-    return process
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
+        try:
+            assert process.stdin is not None
+            process.stdin.write(pickle.dumps((play, death)))
+            process.stdin.close()
+            stopped = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            assert stopped is not None
+            assert stopped.si_code == os.CLD_STOPPED, "it ended instead"
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.requirement("H1")
 @pytest.mark.parametrize("child", [False, True], ids=["at the top", "in a child"])
 def test_a_zombie_is_fenced_out(tmp_path: Path, child: bool) -> None:
     play = Play(folder=tmp_path, tool="pay", child=child)
-    zombie = stopped_process(play, Death(server=("STOP", "after", 1)))
-    run_id = root_of(play)
+    with stopped_process(play, Death(server=("STOP", "after", 1))) as zombie:
+        run_id = root_of(play)
+        assert in_new_process(sit, play, run_id) == BUSY, "it is alive, and so is its lease"
+        assert in_new_process(sit, play, run_id, ALIVE, YEAR_AHEAD) == 0
+        result, tree, asked = result_of(play), tree_of(play), requests_of(play)
+        assert result["status"] == "finished"
+        assert len(events_of(play, "tool.in_doubt")) == 1
 
-    assert in_new_process(sit, play, run_id) == BUSY, "it is alive, and so is its lease"
-    assert in_new_process(sit, play, run_id, ALIVE, YEAR_AHEAD) == 0
-    result, tree, asked = result_of(play), tree_of(play), requests_of(play)
-    assert result["status"] == "finished"
-    assert len(events_of(play, "tool.in_doubt")) == 1
-
-    zombie.send_signal(signal.SIGCONT)
-    assert zombie.wait(60) == FENCED
+        zombie.send_signal(signal.SIGCONT)
+        assert zombie.wait(SECONDS) == FENCED
     assert "taken over by another process" in (tmp_path / f"error-{zombie.pid}").read_text()
     assert (tree_of(play), requests_of(play)) == (tree, asked), "it wrote nothing and asked nothing more"
     assert len(effects_of(play)) == 1
@@ -309,13 +314,12 @@ def test_a_zombie_is_fenced_out(tmp_path: Path, child: bool) -> None:
 def test_a_zombie_sends_nothing_that_waited_for_its_turn(tmp_path: Path) -> None:
     """Two calls whose intents are written, one after the other: the second must not go out when it wakes up."""
     play = Play(folder=tmp_path, tool="pay", calls=2, lease=0.05)
-    zombie = stopped_process(play, Death(server=("STOP", "after", 1)))
-    run_id = root_of(play)
-
-    assert in_new_process(sit, play, run_id) == 0, "its lease is over"
-    assert len(events_of(play, "tool.in_doubt")) == 2
-    zombie.send_signal(signal.SIGCONT)
-    assert zombie.wait(60) == FENCED
+    with stopped_process(play, Death(server=("STOP", "after", 1))) as zombie:
+        run_id = root_of(play)
+        assert in_new_process(sit, play, run_id) == 0, "its lease is over"
+        assert len(events_of(play, "tool.in_doubt")) == 2
+        zombie.send_signal(signal.SIGCONT)
+        assert zombie.wait(SECONDS) == FENCED
     assert len(effects_of(play)) == 1
     check(play, run_id)
 
