@@ -100,6 +100,8 @@ class Parts:
         for card in cards:
             self._models.of(card)
             self._known_role(card.role)
+            if card.limits.cost is not None:
+                self._priced(card)
         names = self.team.servers_below(cards[0])
         await self.team.toolset.ready(names)
         down = {name: server.problem for name in names if not (server := self.team.toolset.servers[name]).up}

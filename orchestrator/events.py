@@ -105,13 +105,17 @@ class ModelResult(Event):
 
 
 class ModelFailed(Event):
-    """`retry_in` is in seconds; None means that it is not tried again."""
+    """`retry_in` is in seconds; None means that it is not tried again.
+
+    `charged`: tokens may have been spent before it failed, so the reservation counts as spent.
+    """
 
     type: Literal["model.failed"] = "model.failed"
     attempt: int
     kind: str
     error: str
     retry_in: float | None = None
+    charged: bool = False
 
 
 class ToolIntent(Event):

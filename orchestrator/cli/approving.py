@@ -3,15 +3,15 @@
 import json
 import os
 import sys
+import termios
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.to_thread
 
 from orchestrator.cli.listing import open_journal, resolve_run
-from orchestrator.cli.progress import Progress
+from orchestrator.cli.progress import Progress, printable
 from orchestrator.cli.running import options
 from orchestrator.errors import ConfigurationError
 
@@ -71,32 +71,33 @@ class TerminalApprover:
     async def __call__(self, request: "ApprovalRequest", /) -> "Verdict | None":
         async with self._turn:
             with self._progress.paused():
-                return await anyio.to_thread.run_sync(_ask, request, abandon_on_cancel=True)
+                return await _ask(request)
 
 
-def _ask(request: "ApprovalRequest") -> "Verdict | None":
+async def _ask(request: "ApprovalRequest") -> "Verdict | None":
     """The dialogue itself; None when the terminal has gone."""
     from orchestrator.runtime.tree import Verdict  # noqa: PLC0415
 
     out = sys.stderr
     print(f"\n{request.agent} wants to call {request.tool}   ({request.call})", file=out)
-    print(json.dumps(request.arguments, ensure_ascii=False, indent=2), file=out)
+    print(printable(json.dumps(request.arguments, ensure_ascii=False, indent=2)), file=out)
     print(f"asked because: {request.reason}", file=out)
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
     while True:
         print(QUESTION, end="", file=out, flush=True)
-        answer = _line()
-        match answer.strip().lower()[:1]:
-            case "a" | "y":
+        answer = await _line()
+        match answer.strip().lower():
+            case "a" | "approve" | "y" | "yes":
                 return Verdict(approved=True)
-            case "d":
+            case "d" | "deny" | "no":
                 return Verdict(approved=False)
-            case "n":
+            case "n" | "note":
                 print("note: ", end="", file=out, flush=True)
-                return Verdict(approved=False, note=_line().strip())
-            case "e":
+                return Verdict(approved=False, note=(await _line()).strip())
+            case "e" | "edit":
                 print("arguments as JSON: ", end="", file=out, flush=True)
                 try:
-                    return Verdict(approved=True, arguments=read_arguments(_line()))
+                    return Verdict(approved=True, arguments=read_arguments(await _line()))
                 except ConfigurationError as error:
                     print(error, file=out)
             case _ if not answer:
@@ -105,9 +106,9 @@ def _ask(request: "ApprovalRequest") -> "Verdict | None":
                 continue
 
 
-def _line() -> str:
-    """A line from the terminal, empty at its end. Not through `sys.stdin`: a thread that is left reading there would
-    hold its lock, and the process could not end."""
+async def _line() -> str:
+    """A line from the terminal, empty at its end. No thread waits for it, so that an interrupt ends the question."""
+    await anyio.wait_readable(sys.stdin)
     return os.read(sys.stdin.fileno(), 1 << 16).decode("utf-8", "replace")
 
 

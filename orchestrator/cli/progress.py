@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+import unicodedata
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import TracebackType
@@ -128,8 +129,16 @@ def _arguments(arguments: dict[str, Any]) -> str:
 
 
 def _one_line(text: str, width: int = WIDTH_OF_VALUE) -> str:
-    flat = " ".join(text.split())
+    flat = printable(" ".join(text.split()))
     return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """What models and servers say, without what a terminal would obey: control characters and changes of direction."""
+    return "".join(char if char in "\n\t" or unicodedata.category(char) not in _OBEYED else "�" for char in text)
+
+
+_OBEYED = frozenset({"Cc", "Cf", "Co", "Cs"})
 
 
 def _colour(agent: str) -> str:

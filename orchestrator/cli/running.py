@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.cli.interrupts import parking
@@ -63,12 +64,21 @@ async def resume(arguments: Namespace) -> int:
 
     run_id, recorded = await find_run(options(arguments), arguments.run_id)
     with _watching(arguments) as (watch, progress):
-        async with Orchestrator(recorded.options, agent=recorded.agent) as orchestrator:
+        async with Orchestrator(_overlaid(recorded.options, arguments), agent=recorded.agent) as orchestrator:
             with parking(orchestrator.park):
                 chosen = run_options(arguments, progress)
                 result = await orchestrator.resume(run_id, options=chosen, on_event=watch)
         progress.close()
     return report(result, arguments)
+
+
+def _overlaid(recorded: Options, arguments: Namespace) -> Options:
+    """The options that a run was started with, but for those that flags name now."""
+    flags = {name: getattr(arguments, name) for name in ("workspace", "config", "agents", "model")}
+    given = {name: value for name, value in flags.items() if value is not None}
+    if arguments.mcp_config:
+        given["mcp_configs"] = arguments.mcp_config
+    return replace(recorded, **given)
 
 
 def run_options(arguments: Namespace, progress: Progress) -> "RunOptions":

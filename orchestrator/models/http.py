@@ -133,7 +133,7 @@ class OpenAIModel:
         """The message with its place, and without any secret that a server repeated."""
         for secret in self._secrets:
             message = message.replace(secret, "***")
-        return f"model {self._name!r} at {self._url}: {message}"
+        return f"model {self._name!r} at {self._url.copy_with(query=None)}: {message}"
 
     @property
     def _hint(self) -> str:

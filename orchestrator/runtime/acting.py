@@ -234,10 +234,14 @@ class Acting:
         if offer is None:
             self._refuse(call, self._absent(name))
             return None
+        wish = Wish(offer=offer, arguments=dict(call.arguments or {}))
+        if (decision := self._judge(wish, approved=True)).verdict == "deny":  # it may have been forbidden since
+            self._refuse(call, Refused(error="denied", observation=_denied(name, decision.reason)))
+            return None
         attempt = call.attempt + 1
         if call.effect != "agent":  # an agent's call is not made again: its run goes on where it stopped
             self._recorder.note(self._recorder.make(ToolRetried, call=call.call.id, tool=name, attempt=attempt))
-        return self._intend(call, Wish(offer=offer, arguments=dict(call.arguments or {})), attempt=attempt)
+        return self._intend(call, wish, attempt=attempt)
 
     def _intend(self, call: CallState, wish: Wish, *, attempt: int) -> Ready:
         self._recorder.note(
@@ -288,7 +292,8 @@ class Acting:
 
     async def _perform_and_save(self, ready: Ready) -> None:
         await self._perform(ready)
-        await self._recorder.save()
+        if self._recorder.state.calls:  # the last answer of a turn is written with what comes next
+            await self._recorder.flush()
 
     async def _perform(self, ready: Ready) -> None:
         """Sends one call and notes its answer, unless it is an agent's that waits for a person."""

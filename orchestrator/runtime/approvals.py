@@ -28,6 +28,7 @@ async def give_verdict(
         ConfigurationError: no call, or more than one, is meant.
         RunBusy: a live process drives the run, and asks for itself.
     """
+    await history(journal, root)  # before a claim is written for a run that is not there
     claim = await journal.claim(root)
     try:
         states = await history(journal, root)

@@ -83,7 +83,7 @@ class Ledger:
             float("inf") if seconds is None else anyio.current_time() + seconds,
             float("inf") if outer is None else outer.deadline,
         )
-        self._changed: anyio.Event = outer._changed if outer is not None else anyio.Event()
+        self._changed = anyio.Event()
 
     async def reserve(self, request: Request) -> Grant | Refusal:
         """Takes room for a call in this ledger and all around it, waiting while others may give some back."""
@@ -91,11 +91,27 @@ class Ledger:
             short = self._short(request.amount())
             if short is None:
                 return self._take(request)
-            if not any(ledger.reserved.calls for ledger in self._chain()):
+            if not self._may_fit(request.amount()):
                 break
             await self._root()._changed.wait()
         shrunk = self._shrunk(request)
         return self._take(shrunk) if shrunk is not None else short
+
+    def must_wait(self, request: Request) -> bool:
+        """Whether `reserve` would wait now for others to give room back."""
+        return self._short(request.amount()) is not None and self._may_fit(request.amount())
+
+    def charge(self, grant: Grant) -> None:
+        """Counts a reservation as spent: nobody knows what came of it."""
+        for ledger in self._chain():
+            ledger.reserved -= grant.amount
+            ledger.spent += grant.amount
+        self._wake()
+
+    def extend(self, seconds: float) -> None:
+        """Gives back time that was a person's, to this agent and to all around it."""
+        for ledger in self._chain():
+            ledger.deadline += seconds
 
     def settle(self, grant: Grant, usage: Usage | None, cost: Cost | None) -> None:
         """Puts what was really spent in the place of a reservation; None for a request that cost nothing."""
@@ -137,9 +153,15 @@ class Ledger:
             ledger.reserved += amount
         return Grant(output=request.output, amount=amount)
 
-    def _short(self, amount: Amount) -> Refusal | None:
+    def _may_fit(self, amount: Amount) -> bool:
+        """Whether there would be room if every reservation came back in full; without any there is no use waiting."""
+        held = any(ledger.reserved.calls for ledger in self._chain())
+        return held and self._short(amount, reserved=False) is None
+
+    def _short(self, amount: Amount, *, reserved: bool = True) -> Refusal | None:
         for ledger in self._chain():
-            total, limits = ledger.spent + ledger.reserved + amount, ledger.limits
+            total = ledger.spent + amount + (ledger.reserved if reserved else Amount())
+            limits = ledger.limits
             if limits.model_calls is not None and total.calls > limits.model_calls:
                 return Refusal(limit="max_steps", detail=f"{limits.model_calls} model calls in the whole tree")
             if limits.tokens is not None and total.tokens > limits.tokens:

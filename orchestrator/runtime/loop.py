@@ -104,7 +104,9 @@ class Loop:
                 arguments=call.arguments or {},
                 reason=call.reason,
             )
+            asked = anyio.current_time()
             verdict = await self._tree.approver(request)
+            self._ledger.extend(anyio.current_time() - asked)
             if verdict is None:
                 self._tree.approver = None
             else:
@@ -136,10 +138,10 @@ class Loop:
         if self._tree.hooks:
             await self._recorder.save()  # a hook may take its time; what happened is not to be lost with it
         decided = self.state.decided
-        for hook in self._tree.hooks:
+        for number, hook in enumerate(self._tree.hooks, 1):
             run = self.state.run
             moment = Moment(run_id=run.run, agent=run.agent, step=self.state.turn, kind=kind, answer=answer)
-            name = getattr(hook, "__name__", type(hook).__name__)
+            name = f"{getattr(hook, '__name__', type(hook).__name__)}#{number}"
             if (kind, name) in decided:  # before this sitting
                 continue
             decision = await hook(moment)
@@ -187,6 +189,8 @@ class Loop:
             stop=state.stop if step.closing else None,
         )
         room = Request(input=draft.input_tokens, output=self._agent.max_output_tokens, prices=self._agent.model.prices)
+        if self._ledger.must_wait(room):
+            await self._recorder.save()
         grant = await self._ledger.reserve(room)
         if isinstance(grant, Refusal):
             self._limit(grant.limit, grant.detail, closing=False)
@@ -253,10 +257,15 @@ class Loop:
                             kind="timeout",
                             error="the run's time is up",
                             retry_in=0,
+                            charged=True,
                         )
                     )
         finally:
-            self._ledger.settle(grant, *(settled or (None, None)))
+            failure = self.state.failure
+            if settled is None and failure is not None and failure.charged:
+                self._ledger.charge(grant)
+            else:
+                self._ledger.settle(grant, *(settled or (None, None)))
 
     async def _stream(self, request: ModelRequest) -> ModelReply:
         run = self.state.run
@@ -266,13 +275,15 @@ class Loop:
                 match part:
                     case ModelReply():
                         return part
-                    case CallReady():
+                    case CallReady() if request.tools:
                         self._acting.ready(part, request.turn)
                     case TextDelta(text=text):
                         event = TextDeltaEvent(
                             run_id=run.run, agent=run.agent, step=request.turn, trace_id=run.trace_id, text=text
                         )
                         self._tree.publish(event)
+                    case _:
+                        continue
         raise ModelError("broken_stream", f"the stream of {self._agent.model.name} ended without a reply")
 
     def _failed(self, error: ModelError, attempt: int, scope: Scope) -> None:
@@ -281,9 +292,12 @@ class Loop:
             # Spread, so that many runs that were refused together do not come back together.
             backoff = FIRST_DELAY * 2**failures * random.uniform(1.0, 1.5)
             retry_in = min(LONGEST_DELAY, error.retry_after if error.retry_after is not None else backoff)
+        charged = error.kind == "broken_stream"  # what came before it broke was written, and is paid for
         scope.settle(ChatOutcome(error=error.kind, message=str(error)))
         self._recorder.note(
-            self._recorder.make(ModelFailed, attempt=attempt, kind=error.kind, error=str(error), retry_in=retry_in)
+            self._recorder.make(
+                ModelFailed, attempt=attempt, kind=error.kind, error=str(error), retry_in=retry_in, charged=charged
+            )
         )
 
     def _replied(self, reply: ModelReply, draft: Draft, scope: Scope) -> tuple[Usage, Cost]:

@@ -21,6 +21,7 @@ class Recorder:
         self._agent = agent
         self._unsaved: list[JournalEvent] = []
         self._made = state.seq
+        self._flushing = False
         tree.states[run] = state
 
     def make(self, event: type[E], /, *, turn: int | None = None, **facts: Any) -> E:
@@ -43,6 +44,17 @@ class Recorder:
         self._unsaved.append(event)
         for told in public(event, before, self.state):
             self._tree.publish(told)
+
+    async def flush(self) -> None:
+        """Writes what is unsaved. While one caller does so, what others note goes with its next transaction."""
+        if self._flushing:
+            return
+        self._flushing = True
+        try:
+            while self._unsaved:
+                await self.save()
+        finally:
+            self._flushing = False
 
     async def save(self, events: Sequence[JournalEvent] = (), *, durable: bool = False) -> None:
         """Notes `events` and writes everything that is unsaved, in one transaction."""

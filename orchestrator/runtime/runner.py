@@ -1,6 +1,7 @@
 """Runs agents: the top one for a person, the others for their callers. All of them are the same loop."""
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from orchestrator.runtime.team import Kit, Team, digest
 from orchestrator.runtime.tree import Caller, Tree
 from orchestrator.tools.servers import leaf
 from orchestrator.tracing.port import RunFacts, RunOutcome
+
+logger = logging.getLogger(__name__)
 
 DEEPEST = 3
 """Levels of agents below the top one."""
@@ -101,7 +104,7 @@ class Runner:
             if state.started is None:
                 await self._start(tree, agent, kit, recorder, launch)
             else:
-                await recorder.save([recorder.make(RunResumed, fence=tree.claim.fence)])
+                recorder.note(recorder.make(RunResumed, fence=tree.claim.fence))
             await _drive(Loop(tree, agent, recorder, ledger), recorder, tree)
             scope.settle(outcome_of(launch.run, tree.states))
         return recorder.state
@@ -112,6 +115,10 @@ class Runner:
         """The agent as it is now; for a run that goes on, the model is shown what it was shown before."""
         specs, system = kit.specs, kit.system
         if state.started is not None:
+            if (now := self._model_for(card).name) != state.started.model:
+                logger.warning(
+                    "run %s was started with model %s and goes on with %s", state.run.run, state.run.model, now
+                )
             if state.started.tools != kit.tools_digest:
                 specs = tuple(ToolSpec(**spec) for spec in json.loads(await journal.body(state.started.tools)))
             system = (await journal.body(state.started.system)).decode()
@@ -145,7 +152,7 @@ class Runner:
             max_output_tokens=agent.max_output_tokens,
             settings=None if settings is None else digest(settings),
         )
-        await recorder.save([started], durable=True)
+        recorder.note(started)  # it is written with the first intent: nothing happens before that
 
 
 async def _drive(loop: Loop, recorder: Recorder, tree: Tree) -> None:

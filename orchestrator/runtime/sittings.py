@@ -72,10 +72,12 @@ class Sittings:
 
     def park(self) -> bool:
         """Ends the driving of every run at once; each says so in its journal and can be resumed. False: none runs."""
-        for tree, scope in self._live.values():
-            tree.parking = True
-            scope.cancel()
-        return bool(self._live)
+        begun = [live for run, live in self._live.items() if run in live[0].states]
+        for tree, scope in begun:
+            if tree.states[tree.claim.root].started is not None:
+                tree.parking = True
+                scope.cancel()
+        return any(tree.parking for tree, _ in begun)
 
     async def begin(self, card: AgentCard, launch: Launch, options: RunOptions, publish: Publish) -> RunResult:
         """Drives a new run to its end."""

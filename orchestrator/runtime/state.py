@@ -47,6 +47,9 @@ from orchestrator.messages import (
 )
 from orchestrator.runtime.breakers import Breakers
 
+CUT_OFF_ANSWER = (
+    "Your answer was cut off at its output limit, so it is not complete. Write the whole answer again, shorter."
+)
 EMPTY_REPLY = (
     "Your reply was empty. Either call one of the tools you were given or write the final answer as plain text."
 )
@@ -274,7 +277,8 @@ def found(state: RunState) -> list[str]:
 
 def apply(state: RunState, event: JournalEvent) -> RunState:
     """One step of the fold."""
-    idle = not state.last_at or state.parked is not None or isinstance(event, RunResumed)
+    asked = state.name == "WAITING" and isinstance(event, ApprovalDecided)  # a person's time is not the run's
+    idle = asked or not state.last_at or state.parked is not None or isinstance(event, RunResumed)
     passed = 0.0 if idle else max(0.0, event.at - state.last_at)
     state = state._replace(seq=event.seq, last_at=event.at, active=state.active + passed)
     match event:
@@ -331,7 +335,9 @@ def _apply_model(state: RunState, event: ModelIntent | ModelResult | ModelFailed
         case ModelResult():
             return _replied(state, event)
         case ModelFailed():
-            return state._replace(failure=event, failures=state.failures + 1, outstanding=None)
+            charged = event.charged and state.outstanding is not None
+            lost = (*state.lost, state.outstanding) if charged and state.outstanding is not None else state.lost
+            return state._replace(failure=event, failures=state.failures + 1, outstanding=None, lost=lost)
 
 
 def _replied(state: RunState, event: ModelResult) -> RunState:
@@ -361,6 +367,9 @@ def _replied(state: RunState, event: ModelResult) -> RunState:
     if not message.text.strip():
         # The empty reply stays in: many servers refuse two user messages in a row.
         messages = (*state.messages, replace(message, text=""), UserMessage(text=EMPTY_REPLY))
+        return state._replace(messages=messages, steps=(*state.steps, step), breakers=state.breakers.unparseable())
+    if event.finish == "length":
+        messages = (*state.messages, message, UserMessage(text=CUT_OFF_ANSWER))
         return state._replace(messages=messages, steps=(*state.steps, step), breakers=state.breakers.unparseable())
     return state._replace(messages=(*state.messages, message), steps=(*state.steps, step), answer=message.text)
 

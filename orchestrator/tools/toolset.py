@@ -12,7 +12,6 @@ from typing import Any
 
 import anyio
 import anyio.abc
-import pydantic
 from mcp.shared.exceptions import MCPError
 from mcp_types import InputRequiredResult, Tool
 
@@ -130,8 +129,7 @@ class Toolset:
             return Reply(text=results.failure(offer.name, f"{error}; the call was stopped"), error="timeout", meta={})
         except MCPError as error:
             return Reply(text=results.failure(offer.name, str(error)), error=str(error.error.code), meta={})
-        except (RuntimeError, ExceptionGroup, pydantic.ValidationError) as error:
-            # The SDK's own complaints about a result, such as one that breaks the tool's declared output schema.
+        except Exception as error:  # noqa: BLE001 - whatever the SDK or a transport throws ends this call, not the run
             return Reply(text=results.failure(offer.name, describe(error)), error="bad_result", meta={})
         if isinstance(result, InputRequiredResult):
             if offer.effect == "agent":
