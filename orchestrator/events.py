@@ -283,7 +283,7 @@ def load(line: bytes | str) -> JournalEvent:
 
 
 class RunEvent(_Model):
-    """What every public event carries. `step` is the agent's turn, `call` path is the run id's tail."""
+    """What every public event carries. `step` is the agent's turn."""
 
     run_id: str
     agent: str

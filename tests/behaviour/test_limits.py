@@ -9,8 +9,8 @@ import anyio
 import pytest
 from mcp.server.mcpserver import MCPServer
 
-from orchestrator import ConfigurationError, Limits, Options, Orchestrator, RunResult
-from orchestrator.config import Settings
+from orchestrator import ConfigurationError, Limits, ModelError, Options, Orchestrator, RunResult
+from orchestrator.config import PolicySettings, Settings
 from orchestrator.events import JournalEvent
 from orchestrator.messages import Prices, Usage
 from orchestrator.models.base import ModelRequest
@@ -389,3 +389,78 @@ def test_a_model_that_reports_no_usage_is_counted_by_estimate(tmp_path: Path) ->
     result = anyio.run(main)
     assert result.stop_reason in ("max_tokens", "max_steps")
     assert 0 < spent(result) <= 3_000
+
+
+@pytest.mark.requirement("A2", "B6")
+def test_an_answer_that_was_cut_off_is_none(tmp_path: Path) -> None:
+    cut = reply("half an ans", finish="length")
+    stage = on(tmp_path, {("boss", 1): cut, ("boss", 2): "a whole answer"})
+    assert stage.run().answer == "a whole answer"
+    assert "cut off" in stage.last("boss")
+
+    never = on(tmp_path / "never", {"boss": cut}).run()
+    assert (never.status, never.stop_reason) == ("stopped", "unparseable_output")
+
+
+@pytest.mark.requirement("A3")
+def test_a_stream_that_broke_is_paid_for(tmp_path: Path) -> None:
+    tried: list[int] = []
+
+    def answer(request: ModelRequest) -> Any:
+        tried.append(request.attempt)
+        return ModelError("broken_stream", "it broke", retry_after=0.0)
+
+    result = on(tmp_path, answer).run(limits=Limits(model_calls=2))
+    assert (result.status, result.stop_reason) == ("stopped", "max_steps")
+    assert tried == [1, 2], "every request counts, also one whose reply was lost"
+
+
+@pytest.mark.requirement("A3")
+def test_an_agent_that_is_at_its_end_waits_for_nobody(tmp_path: Path) -> None:
+    done = anyio.Event()
+
+    async def answer(request: ModelRequest) -> Any:
+        if request.agent == "ann":
+            await done.wait()  # holds a reservation until the other one has ended
+        return "done"
+
+    async def main() -> None:
+        spender = card("bob", limits=Limits(tokens=1))
+        team = card("boss", agents=("ann", "bob"))
+
+        def play(request: ModelRequest) -> Any:
+            if request.agent != "boss":
+                return answer(request)
+            both = [call("agents__ann", {"task": "x"}), call("agents__bob", {"task": "x"})]
+            return both if request.turn == 1 else "end"
+
+        def seen(event: Any) -> None:
+            if event.type == "final_answer" and event.agent == "bob":
+                done.set()
+
+        stage = on(tmp_path, play, team, card("ann"), spender)
+        with anyio.fail_after(SECONDS):
+            async with stage.open() as orchestrator:
+                assert (await orchestrator.run("go", on_event=seen)).status == "finished"
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("A3")
+def test_a_cards_limit_on_money_needs_a_price_too(tmp_path: Path) -> None:
+    team = [card("boss", agents=("kid",)), card("kid", limits=Limits(cost=0.01))]
+    with pytest.raises(ConfigurationError, match="price"):
+        on(tmp_path, {"boss": "done"}, *team).run()
+
+
+@pytest.mark.requirement("A2")
+def test_a_persons_time_is_not_the_runs(tmp_path: Path) -> None:
+    async def slow(request: Any) -> Verdict:
+        del request
+        await anyio.sleep(0.3)  # the person's own time, longer than the run has
+        return Verdict(approved=True)
+
+    script = {("boss", 1): call("desk__look", {"text": "a"}), ("boss", 2): "done"}
+    stage = on(tmp_path, script, policy=PolicySettings(ask=("*",)))
+    result = stage.run(limits=Limits(seconds=0.25), approver=slow)
+    assert (result.status, result.duration_s < 0.25) == ("finished", True)

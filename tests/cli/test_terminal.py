@@ -1,7 +1,11 @@
 """What a person sees: the command in a real terminal of 80 columns, drawn by tmux."""
 
+import contextlib
+import os
+import pty
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -87,3 +91,43 @@ def test_module_and_script_are_the_same_command() -> None:
     for command in ([str(COMMAND)], [sys.executable, "-m", "orchestrator"]):
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
         assert done.stdout.startswith("orchestrator ")
+
+
+def answered(folder: Path, keys: bytes) -> tuple[int, str]:
+    """Types `keys` at the question of a run that wants to write; its exit code and all that stood on the screen."""
+    servers(folder / ".mcp.json", fx=plain(EFFECTS, folder / "ledger"))
+    agents = write_cards(folder, lone="")
+    model = record(folder / "r.jsonl", {"text": "I pay.", "calls": [call("fx__pay", text="rent")]}, {"text": "Paid."})
+    command = [str(COMMAND), "run", "do it", "--agent", "lone", "--agents", str(agents), "--model", model]
+    ours, theirs = pty.openpty()
+    names = environment(folder / "home", {"LC_ALL": "C.UTF-8", "TERM": "xterm-256color"})
+    process = subprocess.Popen(
+        command, cwd=folder, env=names, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    seen = b""
+    while b"approve [a]" not in seen:
+        seen += os.read(ours, 4096)
+    if keys == b"interrupt":
+        process.send_signal(signal.SIGINT)
+    else:
+        os.write(ours, keys)
+    with contextlib.suppress(OSError):  # the terminal has gone: everything was read
+        while chunk := os.read(ours, 4096):
+            seen += chunk
+    os.close(ours)
+    return process.wait(60), seen.decode()
+
+
+@pytest.mark.requirement("C7")
+@pytest.mark.parametrize(
+    ("keys", "code", "paid"),
+    [(b"a\n", 0, True), (b"d\n", 0, False), (b"abort\nd\n", 0, False), (b"interrupt", 130, False)],
+    ids=["approve", "deny", "no word of ours", "interrupt"],
+)
+def test_a_question_at_the_terminal(tmp_path: Path, keys: bytes, code: int, paid: bool) -> None:
+    ended, shown = answered(tmp_path, keys)
+    assert ended == code
+    assert '"text": "rent"' in shown, "the arguments are shown"
+    assert (tmp_path / "ledger").exists() == paid
+    assert ("orchestrator resume" in shown) == (code == 130)

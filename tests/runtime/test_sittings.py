@@ -366,3 +366,22 @@ def test_only_what_reads_starts_before_its_intent_is_written(tmp_path: Path) -> 
     perform(test)
     assert written == ["look"]
     assert sorted(line["tool"] for line in ledger_lines(tmp_path / "ledger")) == ["look", "pay", "put"]
+
+
+def test_an_interrupt_before_a_run_has_begun_parks_nothing(tmp_path: Path) -> None:
+    told: list[bool] = []
+
+    class Early(MemoryJournal):
+        async def keep(self, bodies: Any) -> None:
+            told.append(orchestrators[0].park())
+            await super().keep(bodies)
+
+    orchestrators: list[Any] = []
+
+    async def test() -> None:
+        async with on_stage(tmp_path, Early(), {("boss", 1): "done"}) as orchestrator:
+            orchestrators.append(orchestrator)
+            assert (await orchestrator.run("go")).answer == "done"
+        assert told == [False], "so that whoever interrupts knows that there is nothing to resume"
+
+    perform(test)
