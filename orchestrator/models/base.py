@@ -24,7 +24,7 @@ class ToolSpec:
 class ModelRequest:
     """One request, complete. `body` is what goes over the wire; the rest is for models that are not servers.
 
-    `attempt` counts from 1 within a turn. `body` depends on the run's state, and on what this endpoint has refused before.
+    `attempt` counts from 1 within a turn. `body` depends on the run's state and on what the endpoint refused before.
     """
 
     agent: str
