@@ -54,6 +54,7 @@ class Parts:
         """
         if not task.strip():
             raise ConfigurationError("the task is empty; say what is to be done")
+        task = task.encode("utf-8", "replace").decode()  # half a surrogate pair is no character
         card = self.team.cards.get(agent)
         await self.check(agent)
         chosen = effective(limits, card.limits, self._settings.limits)

@@ -30,6 +30,8 @@ async def approve(arguments: Namespace) -> int:
     edited = read_arguments(arguments.arguments) if arguments.arguments is not None else None
     if edited is not None and (arguments.deny or arguments.all):
         raise ConfigurationError("--arguments goes with the approval of one call")
+    if arguments.call is not None and arguments.all:
+        raise ConfigurationError("name one call, or use --all; not both")
     verdict = Verdict(approved=not arguments.deny, note=arguments.note, arguments=edited)
     journal = open_journal(options(arguments))
     try:

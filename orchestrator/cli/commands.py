@@ -13,6 +13,7 @@ import anyio
 
 from orchestrator.cli import INTERRUPTED, approving, listing, running
 from orchestrator.cli.interrupts import on_interrupt
+from orchestrator.cli.progress import say
 from orchestrator.errors import ConfigurationError, OrchestratorError
 
 FAILED, USAGE = 1, 2
@@ -39,19 +40,24 @@ def perform(arguments: Namespace) -> int:
         return code
     except ConfigurationError as error:
         for problem in error.problems:
-            print(f"error: {problem}", file=sys.stderr)
+            say(f"error: {problem}")
         return USAGE
     except OrchestratorError as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}")
         return FAILED
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more when it flushes at exit.
+    except OSError as error:
+        # Whoever read our output has gone, or there is no room for it; Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            say(f"error: {error.strerror or error}")
         return FAILED
 
 
 def _write_anything() -> None:
     """What others read is UTF-8 whatever the locale; what a terminal cannot show is `?` there, and no traceback."""
+    # A process that was started with one of them closed has None there.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")

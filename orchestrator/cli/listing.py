@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.cli.progress import printable
 from orchestrator.cli.running import options
 from orchestrator.config import home
 from orchestrator.errors import ConfigurationError, UnknownRun
@@ -137,7 +138,9 @@ async def _show(chosen: Options, run_id: str, *, as_json: bool) -> int:
     print(f"{result.run_id}  {result.status} ({result.stop_reason})  trace {result.trace_id}")
     _print_tree(states, run_id, 0)
     for request in result.approvals:
-        print(f"waits for approval: {request.call}  {request.tool}  {request.reason}")
+        wanted = printable(json.dumps(request.arguments, ensure_ascii=False))
+        print(f"waits for approval: {request.call}  {request.agent} wants {request.tool} {wanted}")
+        print(f"  because: {request.reason}")
     print(result.answer)
     return 0
 

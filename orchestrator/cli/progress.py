@@ -1,6 +1,7 @@
 """A run as it happens, on stderr: one line for each thing done, and in a terminal a line that says who is at work."""
 
 import json
+import os
 import sys
 import time
 import unicodedata
@@ -87,8 +88,7 @@ class Progress:
             case ErrorEvent():
                 self._print(event, f"! {_one_line(event.error, 300)}")
             case FinalAnswerEvent():
-                reason = "" if event.status == "finished" else f" ({event.stop_reason})"
-                self._print(event, f"answered{reason}")
+                self._print(event, "answered" if event.status == "finished" else f"stopped ({event.stop_reason})")
             case _:
                 return
 
@@ -102,7 +102,7 @@ class Progress:
         depth = event.run_id.count("/")
         line = f"{'  ' * depth}{event.agent} {text}"
         if self._live is None:
-            print(line, file=sys.stderr)
+            say(line)
             return
         from rich.text import Text  # noqa: PLC0415
 
@@ -131,6 +131,14 @@ def _arguments(arguments: dict[str, Any]) -> str:
 def _one_line(text: str, width: int = WIDTH_OF_VALUE) -> str:
     flat = printable(" ".join(text.split()))
     return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+def say(text: str) -> None:
+    """A line on stderr. Where it cannot be written nobody can be told, and the answer on stdout matters more."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:  # what is left in its buffer would fail once more at exit, and change the exit code
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def printable(text: str) -> str:

@@ -1,6 +1,7 @@
 """`run` and `resume`: drive a run, show it, and print what came of it."""
 
 import json
+import logging
 import os
 import sys
 from argparse import Namespace
@@ -10,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.cli.interrupts import parking
-from orchestrator.cli.progress import Progress
+from orchestrator.cli.progress import Progress, say
 from orchestrator.errors import ConfigurationError
 from orchestrator.events import Limits, PublicEvent, Status
 from orchestrator.options import Options
@@ -96,14 +97,14 @@ def report(result: "RunResult", arguments: Namespace) -> int:
     if arguments.json:
         print(result.model_dump_json())
     elif result.status == "failed":
-        print(f"error: {result.answer}", file=sys.stderr)
+        say(f"error: {result.answer}")
     elif result.status == "parked":
-        print(how_to_go_on(result), file=sys.stderr)
+        say(how_to_go_on(result))
     elif arguments.events != STDOUT:
         print(result.answer)
     if not arguments.quiet and not arguments.json:
         # A terminal would break the line inside an id.
-        print(closing_line(result, "\n" if sys.stderr.isatty() else " · "), file=sys.stderr)
+        say(closing_line(result, "\n" if sys.stderr.isatty() else " · "))
     return EXIT_CODES[result.status]
 
 
@@ -164,4 +165,7 @@ class _watching:
             raise ConfigurationError(f"--events: {self._where} cannot be written: {error.strerror}") from error
 
     def __exit__(self, *exc: object) -> None:
-        self._stack.close()
+        try:
+            self._stack.close()
+        except OSError as error:  # the answer is not lost with the list of events
+            logging.getLogger(__name__).warning("--events: %s is not complete: %s", self._where, error.strerror)

@@ -34,7 +34,7 @@ EARLY: Effect = "read"
 """Calls that may start while the reply is still coming in: what changes anything waits until its intent is durable."""
 
 IN_DOUBT = (
-    "this call was under way when the process that ran it was killed. It may or may not have taken effect, and it was "
+    "this call was under way when the process that ran it was stopped. It may or may not have taken effect, and it was "
     "not repeated. Find out with another tool whether it did before you go on."
 )
 

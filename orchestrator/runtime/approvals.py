@@ -1,6 +1,8 @@
 """Verdicts on calls of runs that nobody drives at the moment."""
 
+import json
 import time
+from typing import Any
 
 from orchestrator.errors import ConfigurationError
 from orchestrator.events import ApprovalDecided
@@ -8,6 +10,7 @@ from orchestrator.runtime.journal import Journal
 from orchestrator.runtime.result import ApprovalRequest, pending
 from orchestrator.runtime.sittings import history
 from orchestrator.runtime.tree import Verdict
+from orchestrator.tools.arguments import ArgumentSchema, InvalidArguments
 
 
 async def waiting(journal: Journal, root: str) -> list[ApprovalRequest]:
@@ -37,6 +40,8 @@ async def give_verdict(
             parent, _, own = request.call.rpartition("/")
             state = states[f"{root}/{parent}" if parent else root]
             asked = next(item for item in state.calls if item.call.id == own)
+            if verdict.arguments is not None:
+                await _check(journal, state.run.tools, request.tool, verdict.arguments)
             event = ApprovalDecided(
                 seq=state.seq + 1,
                 at=time.time(),
@@ -46,7 +51,7 @@ async def give_verdict(
                 call=own,
                 approved=verdict.approved,
                 digest=asked.digest,
-                note=verdict.note,
+                note=verdict.note.encode("utf-8", "replace").decode(),
                 arguments=verdict.arguments,
             )
             await journal.append(claim, [event], durable=True)
@@ -54,6 +59,16 @@ async def give_verdict(
         return chosen
     finally:
         await journal.release(claim)
+
+
+async def _check(journal: Journal, tools: str, tool: str, arguments: dict[str, Any]) -> None:
+    """Refuses arguments that the tool would refuse, before the one verdict on the call is spent on them."""
+    for spec in json.loads(await journal.body(tools)):
+        if spec["name"] == tool:
+            try:
+                ArgumentSchema(spec["parameters"]).check(dict(arguments))
+            except InvalidArguments as error:
+                raise ConfigurationError(f"{tool}: {error}") from error
 
 
 def _chosen(root: str, requests: list[ApprovalRequest], call: str | None, every: bool) -> list[ApprovalRequest]:

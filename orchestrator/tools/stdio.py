@@ -164,7 +164,8 @@ async def _connect(process: Process) -> "tuple[asyncio.StreamReader, asyncio.Str
     writer = asyncio.StreamWriter(write_transport, protocol, None, loop)
 
     def close() -> None:
-        write_transport.abort()
+        if not write_transport.is_closing():  # a process that has gone closed it already
+            write_transport.abort()
         read_transport.close()
 
     return reader, writer, close

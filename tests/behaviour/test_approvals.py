@@ -391,3 +391,14 @@ def test_a_call_that_was_approved_finds_its_server_gone(tmp_path: Path) -> None:
 
     assert gone.resume(parked.run_id).status == "finished"
     assert "not available" in gone.last("boss"), "the model was shown this tool, so it is not told that there is none"
+
+
+@pytest.mark.requirement("C7")
+def test_arguments_that_the_tool_would_refuse_spend_no_verdict(tmp_path: Path) -> None:
+    script = {("boss", 1): call("fx__pay", {"text": "rent"}), ("boss", 2): "done"}
+    stage = Stage(tmp_path, script, card("boss", tools=("fx__*",)), policy=PolicySettings())
+    parked = stage.run()
+    with pytest.raises(ConfigurationError, match="text"):
+        stage.decide(parked.run_id, arguments={"bad": 1})
+    assert stage.decide(parked.run_id, arguments={"text": "less"}) == ["t1.1"]
+    assert stage.resume(parked.run_id).answer == "done"
