@@ -1,5 +1,6 @@
 """How far a run may go: over the whole tree, counted before it is spent."""
 
+import asyncio
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -9,7 +10,7 @@ import anyio
 import pytest
 from mcp.server.mcpserver import MCPServer
 
-from orchestrator import ConfigurationError, Limits, ModelError, Options, Orchestrator, RunResult
+from orchestrator import ConfigurationError, Limits, ModelError, Options, Orchestrator, RunOptions, RunResult
 from orchestrator.config import PolicySettings, Settings
 from orchestrator.events import JournalEvent
 from orchestrator.messages import Prices, Usage
@@ -455,12 +456,18 @@ def test_a_cards_limit_on_money_needs_a_price_too(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("A2")
 def test_a_persons_time_is_not_the_runs(tmp_path: Path) -> None:
-    async def slow(request: Any) -> Verdict:
-        del request
-        await anyio.sleep(0.3)  # the person's own time, longer than the run has
-        return Verdict(approved=True)
+    async def main() -> RunResult:
+        loop = asyncio.get_running_loop()
+        real = loop.time
 
-    script = {("boss", 1): call("desk__look", {"text": "a"}), ("boss", 2): "done"}
-    stage = on(tmp_path, script, policy=PolicySettings(ask=("*",)))
-    result = stage.run(limits=Limits(seconds=0.25), approver=slow)
-    assert (result.status, result.duration_s < 0.25) == ("finished", True)
+        async def slow(request: Any) -> Verdict:
+            del request
+            loop.time = lambda: real() + 3600  # an hour passes while the person thinks
+            return Verdict(approved=True)
+
+        script = {("boss", 1): call("desk__look", {"text": "a"}), ("boss", 2): "done"}
+        stage = on(tmp_path, script, policy=PolicySettings(ask=("*",)))
+        async with stage.open() as orchestrator:
+            return await orchestrator.run("go", limits=Limits(seconds=60), options=RunOptions(approver=slow))
+
+    assert anyio.run(main).status == "finished"
