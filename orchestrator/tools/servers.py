@@ -242,8 +242,9 @@ def stdio_server(name: str, start: Callable[[], Process], *, start_timeout: floa
             async with Client(pipes(child, lost)) as client:
                 yield client
         except Exception as error:
-            words = child.last_words()
-            raise RuntimeError(f"{describe(error)}. Its last lines: {words}" if words else describe(error)) from error
+            code, words = child.popen.poll(), child.last_words()
+            problem = describe(error) if code is None else f"its process ended with exit code {code}"
+            raise RuntimeError(f"{problem}. Its last lines: {words}" if words else problem) from error
         finally:
             with anyio.CancelScope(shield=True):
                 await child.close()

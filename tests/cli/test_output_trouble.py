@@ -49,4 +49,4 @@ def test_a_server_that_ends_at_once_is_said_in_plain_words(tmp_path: Path) -> No
     (tmp_path / "bad.json").write_text('{"mcpServers": {"gone": {"command": "false"}}}')
     done = shell(tmp_path, [str(COMMAND), "tools", "--json", "--mcp-config", "bad.json"], "")
     (server,) = [each for each in json.loads(done.stdout)["servers"] if each["name"] == "gone"]
-    assert server["problem"] == "Connection closed"
+    assert server["problem"] == "its process ended with exit code 1"
