@@ -24,7 +24,7 @@ def make_tracer(home: Path, environ: Mapping[str, str], *, service_per_agent: bo
     - none, with OTEL_SDK_DISABLED=true or OTEL_TRACES_EXPORTER=none;
     - the user's own, where a provider is set globally by now: one service, and closing is the user's affair;
     - OTLP, with OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_TRACES_EXPORTER=otlp;
-    - else the file `<home>/traces/spans.jsonl`.
+    - else, and for what no collector takes, the file `<home>/traces/spans.jsonl`.
 
     Each agent is a service of its own, and the workflow's is OTEL_SERVICE_NAME or `orchestrator`; with
     `service_per_agent` false all are that one. OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT puts what tools are
@@ -103,5 +103,5 @@ def _own_spans(path: Path, environment: Environment) -> Spans:
 
     batch, delay = environment.batch, environment.delay
     if environment.endpoint:
-        return OwnSpans(collector, batch=batch, delay=delay, share=environment.share)
+        return OwnSpans(collector, SpanFile(path), batch=batch, delay=delay, share=environment.share)
     return OwnSpans(lambda: SpanFile(path).write, batch=batch, delay=delay, share=None)

@@ -8,9 +8,12 @@ import atexit
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -20,6 +23,9 @@ from orchestrator.tracing.attributes import Attributes
 
 DEADLINE = 2.0
 """Seconds that closing may take, when a disk hangs or a collector does not answer."""
+
+PAUSE = 30.0
+"""Seconds for which a collector that failed is left alone: each try may take ten, and spans would pile up meanwhile."""
 
 _ROOT_FLAGS = TraceFlags(TraceFlags.SAMPLED | TraceFlags.RANDOM_TRACE_ID)
 _logger = logging.getLogger("orchestrator.tracing")
@@ -39,6 +45,17 @@ class Span:
     end: int = 0
     context: SpanContext = INVALID_SPAN_CONTEXT
     parent: SpanContext = INVALID_SPAN_CONTEXT
+
+
+class SpareFile(Protocol):
+    """Where spans go that nobody takes."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def write(self, spans: Sequence[Span]) -> None:
+        """Raises OSError."""
+        ...
 
 
 class UsersSpans:
@@ -63,24 +80,36 @@ class UsersSpans:
 
 
 class OwnSpans:
-    """Spans that a thread writes a batch at a time, after `delay` seconds at the latest; what it cannot write is lost.
+    """Spans that a thread writes a batch at a time, after `delay` seconds at the latest.
 
     `make` gives what writes them; it is called in that thread, at the first batch, since importing an exporter takes
-    long. `share` of the traces that begin here are kept, and a caller's decision is followed; None keeps every span.
+    long. What it raises an error for goes to `spare`, or is lost without one; the same holds for what is not written
+    within `DEADLINE` of closing. `share` of the traces that begin here are kept, and a caller's decision is followed;
+    None keeps every span.
     """
 
     def __init__(
-        self, make: Callable[[], Callable[[Sequence[Span]], None]], *, batch: int, delay: float, share: float | None
+        self,
+        make: Callable[[], Callable[[Sequence[Span]], None]],
+        spare: SpareFile | None = None,
+        *,
+        batch: int,
+        delay: float,
+        share: float | None,
     ) -> None:
         self._make = make
+        self._spare = spare
         self._batch = batch
         self._delay = delay
         self._share = share
         self._ended: deque[Span] = deque(maxlen=8_192)
+        self._held: Sequence[Span] = ()
+        self._taking = threading.Lock()
         self._wake = threading.Event()
         self._closed = False
         self._late = False
         self._warned = False
+        self._again_at = 0.0
         self._thread: threading.Thread | None = None
 
     def begin(self, span: Span, parent: Context | None) -> trace.Span:
@@ -108,13 +137,19 @@ class OwnSpans:
             self._wake.set()
 
     def close(self) -> None:
-        """Blocks while it writes what is left; what is not written within `DEADLINE` is lost."""
+        """Blocks while what is left is written; whoever hangs is not waited for longer than `DEADLINE`."""
         self._closed = True
         self._wake.set()
-        if self._thread is not None:
-            self._thread.join(DEADLINE)
+        if self._thread is None:
+            return
+        self._thread.join(DEADLINE)
+        with self._taking:
             self._late = True
-            atexit.unregister(self.close)
+            left = [*self._held, *self._ended]
+            self._ended.clear()
+        if left:
+            self._put_aside(left, TimeoutError(f"spans were not taken within {DEADLINE:g} seconds"))
+        atexit.unregister(self.close)
 
     def _work(self) -> None:
         write: Callable[[Sequence[Span]], None] | None = None
@@ -123,14 +158,37 @@ class OwnSpans:
             self._wake.wait(self._delay)
             self._wake.clear()
             closed = self._closed  # read before the rest is written, so that nothing from before it is left behind
-            while self._ended and not self._late:
-                spans = [self._ended.popleft() for _ in range(min(len(self._ended), self._batch))]
+            while spans := self._take():
                 try:
+                    if time.monotonic() < self._again_at:
+                        self._put_aside(spans)
+                        continue
                     write = write or self._make()
                     write(spans)
                 except Exception as error:  # noqa: BLE001  # whatever it is, a run does not fail of it
-                    _logger.log(logging.DEBUG if self._warned else logging.WARNING, "spans are lost: %s", error)
-                    self._warned = True
+                    self._again_at = time.monotonic() + PAUSE
+                    if not self._late:
+                        self._put_aside(spans, error)
+
+    def _take(self) -> Sequence[Span]:
+        """The next batch. While it is held here, closing puts it aside when it becomes late."""
+        with self._taking:
+            count = 0 if self._late else min(len(self._ended), self._batch)
+            self._held = [self._ended.popleft() for _ in range(count)]
+            return self._held
+
+    def _put_aside(self, spans: Sequence[Span], error: Exception | None = None) -> None:
+        """Keeps spans that were not taken, and says so at the first ones."""
+        fate = "they are lost"
+        if self._spare is not None:
+            try:
+                self._spare.write(spans)
+                fate = f"they are kept in {self._spare.path}; `orchestrator replay ID --otlp` sends them later"
+            except OSError as failed:
+                fate = f"they are lost: {failed}"
+        if error is not None:
+            _logger.log(logging.DEBUG if self._warned else logging.WARNING, "%s; %s", error, fate)
+            self._warned = True
 
 
 Spans = OwnSpans | UsersSpans
