@@ -28,12 +28,13 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo what-is-real test lint bench docs clean
+.PHONY: help install demo what-is-real jaeger test lint bench docs clean
 
 help:
 	@echo "make install   .venv with every extra and the development tools, from uv.lock"
 	@echo "make demo      one real job from end to end on a recorded model; MODEL=openai:NAME for a real one,"
 	@echo "               JOB=logs: why errors grew; JOB=tickets: a report, which waits for approval"
+	@echo "make jaeger    a Jaeger to see traces in, by Docker, or built with Go where no engine runs"
 	@echo "make test      the tests; ARGS='tests/house -x' to choose"
 	@echo "make lint      formatting, ruff, pyright strict, the direction of imports"
 	@echo "make bench     overhead beside a bare loop and a peer; REPEATS, SYSTEMS, BENCH_CACHE"
@@ -71,6 +72,12 @@ ifeq ($(MODEL),$(RECORDING))
 else
 	@echo "The model is $(MODEL); MCP servers, tools, files, journal and spans are real as well."
 endif
+
+jaeger:
+	@if docker compose version >/dev/null 2>&1 && docker info >/dev/null 2>&1; then \
+		docker compose up --detach jaeger && echo "Jaeger is at http://localhost:16686" && \
+		echo "export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318"; \
+	else exec $(PYTHON) -m tests.support.jaeger; fi
 
 test: $(STAMP)
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.cli.interrupts import parking
 from orchestrator.cli.progress import Progress, say
+from orchestrator.config import Settings
 from orchestrator.errors import ConfigurationError
 from orchestrator.events import Limits, PublicEvent, Status
 from orchestrator.options import Options
@@ -57,7 +58,7 @@ async def run(arguments: Namespace) -> int:
                 task = os.fsencode(arguments.task).decode("utf-8", "replace")
                 result = await orchestrator.run(task, limits=limits, options=chosen, on_event=watch)
         progress.close()
-    return report(result, arguments)
+    return report(result, arguments, orchestrator.settings)
 
 
 async def resume(arguments: Namespace) -> int:
@@ -70,7 +71,7 @@ async def resume(arguments: Namespace) -> int:
                 chosen = run_options(arguments, progress)
                 result = await orchestrator.resume(run_id, options=chosen, on_event=watch)
         progress.close()
-    return report(result, arguments)
+    return report(result, arguments, orchestrator.settings)
 
 
 def _overlaid(recorded: Options, arguments: Namespace) -> Options:
@@ -92,8 +93,10 @@ def run_options(arguments: Namespace, progress: Progress) -> "RunOptions":
     return RunOptions(approve=arguments.approve, approver=approver, role=getattr(arguments, "role", None))
 
 
-def report(result: "RunResult", arguments: Namespace) -> int:
+def report(result: "RunResult", arguments: Namespace, settings: Settings) -> int:
     """Prints a result on stdout, unless the events have it there already, and a closing line on stderr."""
+    from orchestrator.tracing.links import trace_link  # noqa: PLC0415
+
     if arguments.json:
         print(result.model_dump_json())
     elif result.status == "failed":
@@ -105,6 +108,8 @@ def report(result: "RunResult", arguments: Namespace) -> int:
     if not arguments.quiet and not arguments.json:
         # A terminal would break the line inside an id.
         say(closing_line(result, "\n" if sys.stderr.isatty() else " · "))
+        if link := trace_link(result.trace_id, settings.telemetry.trace_url, os.environ):
+            say(link)
     return EXIT_CODES[result.status]
 
 

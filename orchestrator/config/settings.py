@@ -63,9 +63,13 @@ class JournalSettings(_Table):
 
 
 class TelemetrySettings(_Table):
-    """`[telemetry]`. Trace viewers colour and count by service, so each agent is one unless that is switched off."""
+    """`[telemetry]`. Trace viewers colour and count by service, so each agent is one unless that is switched off.
+
+    `trace_url` is the page of a trace, with `{trace_id}` in it; it is printed at the end of a run.
+    """
 
     service_per_agent: bool = True
+    trace_url: str | None = Field(default=None, pattern=r"^https?://.*\{trace_id\}")
 
 
 class FileSettings(_Table):

@@ -13,6 +13,7 @@ from opentelemetry.sdk.version import __version__ as sdk_version
 from opentelemetry.trace import Status, StatusCode
 
 from orchestrator.errors import OrchestratorError
+from orchestrator.tracing.setup import LOOPBACK
 from orchestrator.tracing.spans import Span
 
 _SCOPE = InstrumentationScope("orchestrator-mcp")
@@ -58,7 +59,7 @@ class Collector:
     def _knock(self) -> None:
         """Finds out at once that no collector runs on this machine; the exporter would try for ten seconds."""
         url = urlsplit(self._endpoint)
-        if url.hostname not in ("localhost", "127.0.0.1", "::1"):
+        if url.hostname not in LOOPBACK:
             return
         try:
             port = url.port or (443 if url.scheme == "https" else 80)

@@ -12,6 +12,7 @@ from orchestrator.tracing.otel import OtelTracer
 from orchestrator.tracing.port import NullTracer, Tracer
 from orchestrator.tracing.spans import OwnSpans, Span, Spans, UsersSpans
 
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _CAPTURING = ("true", "span_only", "span_and_event")
 _BATCH = 64
 _BATCH_WITH_CONTENT = 32

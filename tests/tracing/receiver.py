@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Receiver:
     spans: list[Received] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
-    def take(self, request: ExportTraceServiceRequest) -> None:
+    def take(self, request: ExportTraceServiceRequest | TracesData) -> None:
         for group in request.resource_spans:
             resource = _values(group.resource.attributes)
             for scoped in group.scope_spans:
