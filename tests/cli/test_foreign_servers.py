@@ -1,7 +1,6 @@
 """Servers of other people, as they are: what they offer under which names, and that agents can call them."""
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +14,14 @@ pytestmark = [pytest.mark.xdist_group("foreign"), pytest.mark.requirement("C2")]
 GIT_READS = ["git_branch", "git_diff", "git_diff_staged", "git_diff_unstaged", "git_log", "git_show", "git_status"]
 
 
-def installed(command: Callable[[], list[str]]) -> dict[str, Any]:
-    try:
-        program, *arguments = command()
-    except foreign.Missing as error:
-        pytest.skip(f"a server of other people is missing: {error}")
-    return {"command": program, "args": arguments}
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A git repository with a file of servers such as a user has."""
     folder = tmp_path_factory.mktemp("foreign")
     subprocess.run(["git", "init", "--quiet", "-b", "trunk", str(folder / "repo")], check=True)
     (folder / "repo" / "new.txt").write_text("new")
-    git = installed(foreign.git)
-    git["args"] += ["--repository", str(folder / "repo")]
-    entries = {"everything": installed(foreign.everything), "git": git, "gone": {"command": "/nowhere/at-all"}}
+    git = foreign.entry(foreign.git, "--repository", folder / "repo")
+    entries = {"everything": foreign.entry(foreign.everything), "git": git, "gone": {"command": "/nowhere/at-all"}}
     servers(folder / "mine.json", **entries)
     return folder
 

