@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 SCOPE = "@modelcontextprotocol"
-NODE_SERVERS = {name: "2026.8.31" for name in ("everything", "filesystem", "memory", "sequential-thinking")}
+NODE_SERVERS = dict.fromkeys(("everything", "filesystem", "memory", "sequential-thinking"), "2026.8.31")
 CONFORMANCE = {"2025": "0.1.16", "2026": "0.2.0-alpha.12"}
 """The conformance suite for protocol versions up to 2025-11-25, and for 2026-07-28."""
 
