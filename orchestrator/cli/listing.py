@@ -31,7 +31,8 @@ async def tools(arguments: Namespace) -> int:
         print(f"{server['name']}: {state}")
         for tool in found["tools"]:
             if tool["server"] == server["name"]:
-                print(f"  {tool['name']}  {tool['effect']}  {_first_line(tool['description'])}")
+                own = "" if tool["name"] == f"{tool['server']}__{tool['tool']}" else f"  (its own name: {tool['tool']})"
+                print(f"  {tool['name']}{own}  {tool['effect']}  {_first_line(tool['description'])}")
     for tool in found["left_out"]:
         print(f"left out: {tool['name']}: {tool['problem']}")
     return 0

@@ -11,9 +11,12 @@ from typing import Any, Protocol
 from orchestrator.messages import AssistantMessage, FinishReason, Message, Prices, Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class ToolSpec:
-    """A tool as the model is shown it. `parameters` is a JSON Schema with an object at its top."""
+    """A tool as models are shown it. `parameters` is a JSON Schema that stands by itself, with an object at its top.
+
+    Compared by identity, so that a codec can keep its wire form for as long as it lives.
+    """
 
     name: str
     description: str

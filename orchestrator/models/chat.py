@@ -6,11 +6,13 @@ not know) is remembered here, so that later bodies are right from the start.
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, assert_never
+from weakref import WeakKeyDictionary
 
 from orchestrator.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from orchestrator.models.base import ToolSpec
+from orchestrator.models.flavours import Flavour, plain
 from orchestrator.models.lenient import as_list, as_object, dump, is_object, parse
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -46,9 +48,11 @@ def wire_arguments(text: str) -> str:
 
 
 class ChatCodec:
-    """A `Codec` for one model; `temperature` None leaves the choice to the server."""
+    """A `Codec` for one model; `temperature` None leaves the choice to the server, `flavour` is its copy of a tool."""
 
-    def __init__(self, model: str, *, temperature: float | None = None) -> None:
+    def __init__(self, model: str, *, temperature: float | None = None, flavour: Flavour = plain) -> None:
+        self._flavour = flavour
+        self._tools: MutableMapping[ToolSpec, bytes] = WeakKeyDictionary()
         self._head = b'{"model":' + dump(model) + b',"messages":['
         self._temperature = temperature
         self._refused: set[str] = set()
@@ -68,7 +72,7 @@ class ChatCodec:
                 assert_never(message)
 
     def tools(self, tools: Sequence[ToolSpec]) -> bytes:
-        return dump([{"type": "function", "function": _function(tool)} for tool in tools]) if tools else b""
+        return b"[" + b",".join(map(self._tool, tools)) + b"]" if tools else b""
 
     def body(self, messages: Sequence[bytes], tools: bytes, max_output_tokens: int) -> bytes:
         offered = b'],"tools":' + tools if tools else b"]"
@@ -89,6 +93,11 @@ class ChatCodec:
             kept[name] = limit
         return dump(kept)
 
+    def _tool(self, tool: ToolSpec) -> bytes:
+        if (encoded := self._tools.get(tool)) is None:
+            encoded = self._tools[tool] = dump({"type": "function", "function": self._flavour(tool)})
+        return encoded
+
     @property
     def _limit_name(self) -> str | None:
         return next((name for name in LIMIT_NAMES if name not in self._refused), None)
@@ -100,10 +109,6 @@ class ChatCodec:
             settings["temperature"] = self._temperature
         kept = {name: value for name, value in settings.items() if name not in self._refused}
         return b"," + dump(kept)[1:-1]
-
-
-def _function(tool: ToolSpec) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
 def _assistant(message: AssistantMessage) -> dict[str, Any]:

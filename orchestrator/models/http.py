@@ -20,6 +20,7 @@ from orchestrator.messages import Prices
 from orchestrator.models.base import ModelOptions, ModelPart, ModelRequest, TextDelta
 from orchestrator.models.chat import OPENAI_URL, OPTIONAL, ChatCodec
 from orchestrator.models.failures import error_object, kind_of, refused_parameter, retry_after
+from orchestrator.models.flavours import flavour_of
 from orchestrator.models.lenient import as_object, parse
 from orchestrator.models.reply import ReplyReader
 
@@ -39,7 +40,8 @@ class OpenAIModel:
         self._name = name
         self._provider = provider
         self._prices = options.prices
-        self._codec = ChatCodec(name, temperature=options.temperature)
+        flavour = flavour_of(name, options.base_url or OPENAI_URL)
+        self._codec = ChatCodec(name, temperature=options.temperature, flavour=flavour)
         self._key_name = key_name
         self._url = _url(options.base_url or OPENAI_URL)
         self._secrets = [value for value in (options.api_key, *options.headers.values()) if value and len(value) > 5]

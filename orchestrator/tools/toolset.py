@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import anyio
@@ -23,6 +24,7 @@ from orchestrator.tools import results
 from orchestrator.tools.arguments import ArgumentSchema
 from orchestrator.tools.names import distinct, model_name
 from orchestrator.tools.servers import Server, ToolTimeout, describe
+from orchestrator.tools.shown import shown
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +35,9 @@ AGENTS = "agents"
 """The server that specialists are tools of; no configured server may have its name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Offer:
-    """A tool under the name that models see. `schema` is the original one, which validates."""
+    """A tool under the name that models see. `schema` is the original one, which validates; `spec` is its copy."""
 
     name: str
     server: Server
@@ -43,7 +45,7 @@ class Offer:
     schema: ArgumentSchema
     effect: Effect
 
-    @property
+    @cached_property
     def spec(self) -> ToolSpec:
         description = self.tool.description or self.tool.title or ""
         return ToolSpec(name=self.name, description=description, parameters=shown(self.tool.input_schema))
@@ -183,12 +185,6 @@ def effect(server: Server, tool: Tool) -> Effect:
     if hints is not None and hints.idempotent_hint:
         return "idempotent"
     return "write"
-
-
-def shown(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema as a model is shown it: an object at its top, without what only validators read."""
-    kept = {key: value for key, value in schema.items() if key not in ("$schema", "$id", "title")}
-    return {"type": "object", "properties": {}, **kept}
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:

@@ -23,7 +23,7 @@ def tool(name: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("C3")
-def test_two_servers_may_offer_the_same_tool(tmp_path: Path) -> None:
+def test_s4_two_servers_may_offer_the_same_tool(tmp_path: Path) -> None:
     async def test(toolset: Toolset) -> None:
         assert [offer.name for offer in toolset.offers()] == ["one__create_issue", "two__create_issue"]
         assert (await call(toolset, "two__create_issue")).text == "create_issue"
