@@ -15,15 +15,17 @@ from orchestrator.errors import ConfigurationError
 from orchestrator.events import Limits
 from orchestrator.lifetimes import Models, Servers
 from orchestrator.options import Options
+from orchestrator.runtime.builtin import builtin_server
 from orchestrator.runtime.delegation import agent_server
 from orchestrator.runtime.journal import SqliteJournal
+from orchestrator.runtime.retrieving import RETRIEVE
 from orchestrator.runtime.runner import Launch, Runner
 from orchestrator.runtime.sittings import RunOptions, Seat, Sittings
 from orchestrator.runtime.team import Team
 from orchestrator.tasks import background
 from orchestrator.tools.policy import Policy
 from orchestrator.tools.servers import Server, Terms, broken_server, http_server, local_server, stdio_server
-from orchestrator.tools.toolset import AGENTS, Toolset
+from orchestrator.tools.toolset import AGENTS, BUILTIN, Toolset
 from orchestrator.tracing.setup import make_tracer
 
 logger = logging.getLogger(__name__)
@@ -130,7 +132,7 @@ class Parts:
     def _known(self, names: list[str]) -> dict[str, list[str] | None]:
         """Tool names by server; None for those that are down or were not asked."""
         servers = self.team.toolset.servers
-        known: dict[str, list[str] | None] = {name: None for name in servers if name != AGENTS}
+        known: dict[str, list[str] | None] = {name: None for name in servers if name not in (AGENTS, BUILTIN)}
         for name in names:
             if servers[name].up:
                 known[name] = [tool.name for tool in servers[name].tools]
@@ -155,7 +157,8 @@ async def assemble(
         agents = agent_server(
             list(cards.cards.values()), lambda card, task, caller: runners[0].child(card, task, caller)
         )
-        local = [local_server(name, server) for name, server in {AGENTS: agents, **options.servers}.items()]
+        inside = {AGENTS: agents, BUILTIN: builtin_server([RETRIEVE]), **options.servers}
+        local = [local_server(name, server) for name, server in inside.items()]
         configured = [open_server(name, servers) for name in servers.settings if name not in options.servers]
         toolset = await stack.enter_async_context(Toolset([*local, *configured]).running())
         team = Team(cards, servers.settings, toolset)

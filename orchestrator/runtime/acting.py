@@ -22,7 +22,7 @@ from orchestrator.runtime.tree import CALLER, Caller, Tree
 from orchestrator.tools import results
 from orchestrator.tools.arguments import InvalidArguments, canonical
 from orchestrator.tools.policy import Decision
-from orchestrator.tools.toolset import Offer, Reply, nearest
+from orchestrator.tools.toolset import AGENTS, BUILTIN, Offer, Reply, nearest
 from orchestrator.tracing.port import ToolFacts, ToolOutcome
 
 logger = logging.getLogger(__name__)
@@ -160,13 +160,17 @@ class Acting:
 
     def _wish(self, name: str, arguments: str) -> Wish | Refused:
         """Arguments repaired, coerced and validated."""
-        offer = self._agent.offers.get(name)
+        offer = self._offer(name)
         if offer is None:
             return self._absent(name)
         try:
             return Wish(offer=offer, arguments=offer.schema.prepare(arguments))
         except InvalidArguments as error:
             return Refused(error="invalid_arguments", observation=results.failure(name, str(error)))
+
+    def _offer(self, name: str) -> Offer | None:
+        """What is offered under a name; a built-in tool is understood by its full name as well."""
+        return self._agent.offers.get(name) or self._agent.offers.get(name.removeprefix(f"{BUILTIN}__"))
 
     def _absent(self, name: str) -> Refused:
         """A call of what is not there: never was, or was shown to the model before its server went away."""
@@ -178,7 +182,7 @@ class Acting:
     def _checked(self, call: CallState) -> Wish | Refused:
         """The arguments that a person approved, which they may have written themselves."""
         name = call.call.name
-        offer = self._agent.offers.get(name)
+        offer = self._offer(name)
         if offer is None:
             return self._absent(name)
         try:
@@ -230,7 +234,7 @@ class Acting:
             text = results.failure(name, IN_DOUBT)
             self._recorder.note(self._recorder.make(ToolInDoubt, call=call.call.id, tool=name, observation=text))
             return None
-        offer = self._agent.offers.get(name)
+        offer = self._offer(name)
         if offer is None:
             self._refuse(call, self._absent(name))
             return None
@@ -342,9 +346,9 @@ class Acting:
         outcome.done.set()
 
     async def _send(self, wish: Wish, call: str) -> Reply:
-        """A call of an agent holds no slot, so that nesting cannot deadlock; it minds the time itself."""
-        if wish.offer.effect == "agent":
-            return await self._delegate(wish, call)
+        """A call that stays inside holds no slot, so that nesting cannot deadlock; it minds the time itself."""
+        if wish.offer.server.name in (AGENTS, BUILTIN):
+            return await self._call_inside(wish, call)
         meta = {wire.KEY: self._path(call)}
         with anyio.CancelScope(deadline=self._ledger.deadline):  # waiting for a turn takes of the run's time as well
             async with self._tree.slots:
@@ -355,8 +359,8 @@ class Acting:
         problem = "the run's time was up before it answered; the call was stopped"
         return Reply(text=results.failure(wish.offer.name, problem), error="timeout", meta={})
 
-    async def _delegate(self, wish: Wish, call: str) -> Reply:
-        """Calls an agent. What ends its driving ends that of its callers: it is no answer."""
+    async def _call_inside(self, wish: Wish, call: str) -> Reply:
+        """Calls an agent or a built-in tool, which see who calls. What ends an agent's driving ends its callers'."""
         state = self._recorder.state.run
         caller = Caller(
             tree=self._tree,

@@ -10,7 +10,7 @@ from orchestrator.cards import Offer as CardOffer
 from orchestrator.cards.reach import may_use
 from orchestrator.config import ServerSettings
 from orchestrator.models.base import ToolSpec
-from orchestrator.tools.toolset import AGENTS, Offer, Toolset
+from orchestrator.tools.toolset import AGENTS, BUILTIN, Offer, Toolset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +32,14 @@ class Team:
         self.cards = cards
         self.toolset = toolset
         self.bundled: frozenset[str] = frozenset(name for name, server in servers.items() if server.bundled)
-        self._configured = [name for name in toolset.servers if name not in (AGENTS, *self.bundled)]
+        self._configured = [name for name in toolset.servers if name not in (AGENTS, BUILTIN, *self.bundled)]
         self._kits: dict[tuple[str, bool], tuple[int, Kit]] = {}
 
     async def kit(self, card: AgentCard, *, agents: bool) -> Kit:
         """What `card` has, with its agents or without; made anew when tools join. Waits for the servers it needs."""
         servers = self.servers_of(card)
         called = self._agents_of(card) if agents else []
-        await self.toolset.ready([*([AGENTS] if called else []), *servers])
+        await self.toolset.ready([*([AGENTS] if called else []), BUILTIN, *servers])
         version, kit = self._kits.get((card.name, agents), (-1, None))
         if kit is None or version != self.toolset.version:
             kit = self._make(card, servers, called)
@@ -48,7 +48,7 @@ class Team:
 
     def servers_of(self, card: AgentCard) -> list[str]:
         """The servers whose tools a card may use, in the order of the configuration."""
-        names = [name for name in self.toolset.servers if name != AGENTS]
+        names = [name for name in self.toolset.servers if name not in (AGENTS, BUILTIN)]
         return [name for name in names if may_use(card, name, bundled=name in self.bundled)]
 
     def servers_below(self, card: AgentCard) -> list[str]:
@@ -60,7 +60,8 @@ class Team:
         by_tool = {offer.tool.name: offer for offer in self.toolset.offers([AGENTS])}
         there = {offer.name: offer for offer in self.toolset.offers(servers)}
         chosen = select(card, [CardOffer(o.server.name, o.tool.name, o.name) for o in there.values()], self.bundled)
-        offers = [*(by_tool[each.tool_name] for each in called), *(there[each.name] for each in chosen)]
+        own = self.toolset.offers([BUILTIN]) if chosen else ()
+        offers = [*(by_tool[each.tool_name] for each in called), *own, *(there[each.name] for each in chosen)]
         specs = tuple(offer.spec for offer in offers)
         system = card.instructions.strip() or f"You are {card.title}. {card.description}"
         tools = json.dumps([asdict(spec) for spec in specs], ensure_ascii=False).encode()

@@ -91,5 +91,5 @@ class Caller:
 
 
 CALLER: ContextVar[Caller] = ContextVar("orchestrator_caller")
-"""Set around each call of an agent. A server of this process is called in the caller's own task, so the callee sees it;
-a caller from outside cannot set it, whatever it writes into a request."""
+"""Set around each call of an agent or a built-in tool. A server of this process is called in the caller's own task, so
+the callee sees it; a caller from outside cannot set it, whatever it writes into a request."""

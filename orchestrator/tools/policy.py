@@ -2,15 +2,16 @@
 
 The first line that fits decides:
 
-    1  a role of the run, or of an agent on the way to it, does not have the tool    deny   (agents apart)
-    2  `[policy] deny`                                                               deny
-    3  the card's `approve`                                                          ask
-    4  `[policy] ask`                                                                ask
-    5  `[policy] allow`, or the server's own `auto_approve`                          allow
-    6  the call of an agent of this process (its own calls are judged in turn)       allow
-    7  the server says that the tool only reads                                      allow
-    8  a bundled server says that the tool destroys nothing                          allow
-    9  anything else, no annotation included                                         ask
+    1   a built-in tool that only reads: it shows what the run has already            allow
+    2   a role of the run, or of an agent on the way to it, does not have the tool    deny   (agents apart)
+    3   `[policy] deny`                                                               deny
+    4   the card's `approve`                                                          ask
+    5   `[policy] ask`                                                                ask
+    6   `[policy] allow`, or the server's own `auto_approve`                          allow
+    7   the call of an agent of this process (its own calls are judged in turn)       allow
+    8   the server says that the tool only reads                                      allow
+    9   a bundled server says that the tool destroys nothing                          allow
+    10  anything else, no annotation included                                         ask
 
 Then `--approve all` turns ask into allow, and `--approve none` turns ask into deny.
 """
@@ -23,7 +24,7 @@ from typing import Literal
 from mcp_types import Tool
 
 from orchestrator.config import PolicySettings, RoleSettings, ServerSettings
-from orchestrator.tools.toolset import Offer
+from orchestrator.tools.toolset import BUILTIN, Offer
 
 Mode = Literal["ask", "all", "none"]
 Verdict = Literal["allow", "ask", "deny"]
@@ -55,6 +56,8 @@ class Policy:
         return Decision("deny", f"{decision.reason}, and nobody is asked (--approve none)")
 
     def _decide(self, offer: Offer, roles: Sequence[str], approve: Sequence[str]) -> Decision:
+        if offer.server.name == BUILTIN and offer.effect == "read":
+            return Decision("allow", "it shows what the run has already")
         for role in roles if offer.effect != "agent" else ():
             if not _matches(offer, self.roles[role].tools if role in self.roles else ()):
                 return Decision("deny", f"the role {role!r} does not have this tool")

@@ -29,10 +29,13 @@ from orchestrator.tools.shown import shown
 logger = logging.getLogger(__name__)
 
 PROCESS_PARALLEL = 64
-"""Tool calls at once in this process, over all runs; more wait in turn. Calls of agents are not counted."""
+"""Tool calls at once in this process, over all runs; more wait in turn. Calls that stay inside are not counted."""
 
 AGENTS = "agents"
 """The server that specialists are tools of; no configured server may have its name."""
+
+BUILTIN = "builtin"
+"""The server of the orchestrator's own tools, which go by their plain names; its name is reserved as well."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +126,7 @@ class Toolset:
         `timeout`, in seconds, is the limit where the server has none of its own.
         """
         try:
-            async with nullcontext() if offer.effect == "agent" else self._slots:
+            async with nullcontext() if offer.server.name in (AGENTS, BUILTIN) else self._slots:
                 result = await offer.server.call(offer.tool.name, arguments, timeout=timeout, meta=meta)
         except ToolUnavailable as error:
             return Reply(text=results.failure(offer.name, str(error)), error="unavailable", meta={})
@@ -156,7 +159,7 @@ class Toolset:
                 if (server.name, tool.name) in self._seen or not server.terms.offers(tool.name):
                     continue
                 self._seen.add((server.name, tool.name))
-                name = model_name(server.name, tool.name)
+                name = tool.name if server.name == BUILTIN else model_name(server.name, tool.name)
                 if name in self._offers:
                     name = distinct(server.name, tool.name)
                 try:

@@ -349,7 +349,7 @@ def test_two_processes_resume_the_same_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("child", [False, True], ids=["at the top", "in a child"])
 def test_a_limit_holds_over_kills(tmp_path: Path, child: bool) -> None:
     """What three lost replies may have cost is not given back, so there is nothing left for a fourth."""
-    limit = 10_500
+    limit = 11_500
     play = Play(folder=tmp_path, child=child, limits=Limits(tokens=limit))
     run_id = play_until(play, Death(model=1))
     for kill in (2, 3):
