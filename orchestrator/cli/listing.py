@@ -15,7 +15,7 @@ from orchestrator.options import Options
 
 if TYPE_CHECKING:
     from orchestrator.runtime.journal import RunRow, SqliteJournal
-    from orchestrator.runtime.state import RunState
+    from orchestrator.runtime.runstate import RunState
 
 
 async def tools(arguments: Namespace) -> int:

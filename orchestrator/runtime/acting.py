@@ -17,7 +17,8 @@ from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.recorder import Recorder
-from orchestrator.runtime.state import CallState, is_object
+from orchestrator.runtime.runstate import CallState
+from orchestrator.runtime.state import is_object
 from orchestrator.runtime.tree import CALLER, Caller, Tree
 from orchestrator.tools import results
 from orchestrator.tools.arguments import InvalidArguments, canonical

@@ -37,7 +37,8 @@ from orchestrator.runtime.ledger import Grant, Ledger, Refusal, Request
 from orchestrator.runtime.publish import call_path
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.result import ApprovalRequest, totals
-from orchestrator.runtime.state import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait, decide
+from orchestrator.runtime.runstate import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait
+from orchestrator.runtime.state import decide
 from orchestrator.runtime.tree import Tree
 from orchestrator.tracing.port import ChatFacts, ChatOutcome, Scope
 

@@ -22,7 +22,7 @@ from orchestrator.events import (
     ToolResultEvent,
     UsageEvent,
 )
-from orchestrator.runtime.state import RunState
+from orchestrator.runtime.runstate import RunState
 
 
 def call_path(run: str, call: str) -> str:

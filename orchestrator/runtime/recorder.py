@@ -5,7 +5,8 @@ from typing import Any, TypeVar
 
 from orchestrator.events import Event, JournalEvent
 from orchestrator.runtime.publish import public
-from orchestrator.runtime.state import RunState, apply
+from orchestrator.runtime.runstate import RunState
+from orchestrator.runtime.state import apply
 from orchestrator.runtime.tree import Tree
 
 E = TypeVar("E", bound=Event)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_serializer
 from orchestrator.events import RunCancelled, RunFailed, RunFinished, Status, StopReason
 from orchestrator.messages import Cost, Usage
 from orchestrator.runtime.publish import call_path
-from orchestrator.runtime.state import RunState, StepRecord
+from orchestrator.runtime.runstate import RunState, StepRecord
 
 
 class _Model(BaseModel):

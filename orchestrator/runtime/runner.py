@@ -19,7 +19,8 @@ from orchestrator.runtime.ledger import Amount, Ledger
 from orchestrator.runtime.loop import Loop
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.result import status_of, totals
-from orchestrator.runtime.state import RunState, audited, found
+from orchestrator.runtime.runstate import RunState
+from orchestrator.runtime.state import audited, found
 from orchestrator.runtime.team import Kit, Team, digest
 from orchestrator.runtime.tree import Caller, Tree
 from orchestrator.tools.servers import leaf

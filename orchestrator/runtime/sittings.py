@@ -14,7 +14,8 @@ from orchestrator.runtime.hooks import Hook
 from orchestrator.runtime.journal import Claim, Journal
 from orchestrator.runtime.result import RunResult, run_result
 from orchestrator.runtime.runner import Launch, Runner, outcome_of
-from orchestrator.runtime.state import RunState, fold
+from orchestrator.runtime.runstate import RunState
+from orchestrator.runtime.state import fold
 from orchestrator.runtime.tree import Approver, Tree
 from orchestrator.tools.policy import Mode, Policy
 from orchestrator.tracing.port import RunFacts, TraceContext, Tracer

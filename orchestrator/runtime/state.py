@@ -7,15 +7,14 @@ is rebuilt from its journal, in another process and days later, takes the same n
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import reduce
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, assert_never
 
 from orchestrator.events import (
     ApprovalAsked,
     ApprovalDecided,
-    Effect,
     HookApplied,
     JournalEvent,
     LimitReached,
@@ -28,8 +27,6 @@ from orchestrator.events import (
     RunParked,
     RunResumed,
     RunStarted,
-    StateName,
-    StopReason,
     ToolInDoubt,
     ToolIntent,
     ToolResult,
@@ -38,14 +35,25 @@ from orchestrator.events import (
 from orchestrator.messages import (
     AssistantMessage,
     Cost,
-    FinishReason,
-    Message,
     ToolCall,
     ToolMessage,
     Usage,
     UserMessage,
 )
-from orchestrator.runtime.breakers import Breakers
+from orchestrator.runtime.runstate import (
+    Act,
+    CallState,
+    Done,
+    Fail,
+    Finish,
+    Reservation,
+    RunState,
+    Step,
+    StepRecord,
+    Stop,
+    Think,
+    Wait,
+)
 
 CUT_OFF_ANSWER = (
     "Your answer was cut off at its output limit, so it is not complete. Write the whole answer again, shorter."
@@ -53,161 +61,6 @@ CUT_OFF_ANSWER = (
 EMPTY_REPLY = (
     "Your reply was empty. Either call one of the tools you were given or write the final answer as plain text."
 )
-
-
-class CallState(NamedTuple):
-    """One call of the current turn. `interrupted` says that a process died while it was under way.
-
-    `asked`: the model wants it; `waiting`: for a person; `approved` or `denied` by one; `sent`; `answered`.
-    """
-
-    call: ToolCall
-    phase: Literal["asked", "waiting", "approved", "denied", "sent", "answered"] = "asked"
-    interrupted: bool = False
-    attempt: int = 0
-    effect: Effect = "write"
-    arguments: Mapping[str, Any] | None = None
-    observation: str = ""
-    error: str | None = None
-    child: str | None = None
-    reason: str = ""
-    digest: str = ""
-    note: str = ""
-
-    @property
-    def is_error(self) -> bool:
-        return self.error is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecord:
-    """A turn that is over: what the model said and what came of its calls."""
-
-    n: int
-    thought: str
-    actions: tuple[CallState, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """What an unsettled model request may cost at worst."""
-
-    tokens: int
-    cost: Cost
-
-
-class RunState(NamedTuple):
-    """Everything that is known of a run. `messages` is the whole transcript after the system prompt.
-
-    A named tuple and not a dataclass, because the fold makes a new one for every event: `_replace` takes a tenth of
-    the time that `dataclasses.replace` does.
-    """
-
-    started: RunStarted | None = None
-    seq: int = 0
-    name: StateName = "PLANNING"
-    turn: int = 0
-    messages: tuple[Message, ...] = ()
-    calls: tuple[CallState, ...] = ()
-    steps: tuple[StepRecord, ...] = ()
-    own: Usage = Usage()
-    own_cost: Cost = Cost()
-    children: Usage = Usage()
-    children_cost: Cost = Cost()
-    breakers: Breakers = Breakers()
-    outstanding: Reservation | None = None
-    lost: tuple[Reservation, ...] = ()
-    attempts: int = 0
-    failures: int = 0
-    failure: ModelFailed | None = None
-    answer: str | None = None
-    decided: tuple[tuple[str, str], ...] = ()
-    stop: LimitReached | None = None
-    closed: bool = False
-    parked: RunParked | None = None
-    end: RunFinished | RunFailed | RunCancelled | None = None
-    finish: FinishReason | None = None
-    input_tokens: int = 0
-    asked: int = 0
-    measured: int = 0
-    active: float = 0.0
-    last_at: float = 0.0
-
-    @property
-    def usage(self) -> Usage:
-        """The agent's own and that of all agents below it."""
-        return self.own + self.children
-
-    @property
-    def cost(self) -> Cost:
-        return self.own_cost + self.children_cost
-
-    @property
-    def run(self) -> RunStarted:
-        """The first event. Raises AssertionError before a run has started."""
-        assert self.started is not None, "the run has not started"
-        return self.started
-
-    @property
-    def last_thought(self) -> str:
-        """The newest text of the model's that is not blank."""
-        for message in reversed(self.messages):
-            if isinstance(message, AssistantMessage) and message.text.strip():
-                return message.text
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Think:
-    """Ask the model. `closing` asks for a last answer without tools."""
-
-    turn: int
-    attempt: int
-    closing: bool = False
-    delay: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """Answer these calls of the turn; those that were interrupted are settled first."""
-
-    calls: tuple[CallState, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Every call that is left waits for a person, here or in the run of an agent that was called."""
-
-    calls: tuple[CallState, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """A limit or breaker ends the run."""
-
-    limit: StopReason
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    status: Literal["finished", "stopped"]
-    stop_reason: StopReason
-    answer: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    kind: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Nothing is left to do."""
-
-
-Step = Think | Act | Wait | Stop | Finish | Fail | Done
 
 
 def fold(events: Iterable[JournalEvent], state: RunState | None = None) -> RunState:

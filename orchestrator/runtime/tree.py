@@ -13,7 +13,7 @@ from orchestrator.runtime.hooks import Hook
 from orchestrator.runtime.journal import Claim, Journal
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.result import ApprovalRequest
-from orchestrator.runtime.state import RunState
+from orchestrator.runtime.runstate import RunState
 from orchestrator.tools.policy import Mode, Policy
 from orchestrator.tracing.port import TraceContext, Tracer
 

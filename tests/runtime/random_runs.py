@@ -33,7 +33,8 @@ from orchestrator.events import (
 )
 from orchestrator.messages import AssistantMessage, Cost, ToolCall, Usage
 from orchestrator.runtime.acting import REPEATABLE
-from orchestrator.runtime.state import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait, apply, decide
+from orchestrator.runtime.runstate import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait
+from orchestrator.runtime.state import apply, decide
 
 LONGEST = 80
 

@@ -23,7 +23,8 @@ from orchestrator.events import (
     load,
 )
 from orchestrator.messages import AssistantMessage, Cost, Message, ToolCall, ToolMessage, Usage
-from orchestrator.runtime.state import Act, Done, RunState, Think, Wait, apply, decide, fold
+from orchestrator.runtime.runstate import Act, Done, RunState, Think, Wait
+from orchestrator.runtime.state import apply, decide, fold
 from tests.runtime.random_runs import runs
 
 pytestmark = pytest.mark.requirement("A1", "H1")
