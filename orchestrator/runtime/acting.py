@@ -281,6 +281,9 @@ class Acting:
         )
 
     def _refuse(self, call: CallState, refused: Refused) -> None:
+        """Answers a call that is not sent. Its span says why, so that the trace shows every call of the model."""
+        with self._tree.tracer.tool(self._facts(call.call.id, call.call.name)) as scope:
+            scope.settle(ToolOutcome(text=refused.observation, error=refused.error))
         self._recorder.note(
             self._recorder.make(
                 ToolResult,
@@ -330,21 +333,24 @@ class Acting:
 
     async def _execute(self, wish: Wish, call: str, outcome: Outcome) -> None:
         """One call inside its span."""
-        offer, began = wish.offer, anyio.current_time()
-        facts = ToolFacts(
-            run_id=self._recorder.state.run.run,
-            agent=self._agent.name,
-            call=call,
-            tool=offer.name,
-            server=offer.server.name,
-            transport=offer.server.transport,
-            arguments=wish.arguments,
-        )
-        with self._tree.tracer.tool(facts) as scope:
+        began = anyio.current_time()
+        with self._tree.tracer.tool(self._facts(call, wish.offer.name, wish)) as scope:
             outcome.reply = await self._send(wish, call)
             scope.settle(ToolOutcome(text=outcome.reply.text, error=outcome.reply.error))
         outcome.seconds = round(anyio.current_time() - began, 3)
         outcome.done.set()
+
+    def _facts(self, call: str, tool: str, wish: Wish | None = None) -> ToolFacts:
+        server = wish.offer.server if wish is not None else None
+        return ToolFacts(
+            run_id=self._recorder.state.run.run,
+            agent=self._agent.name,
+            call=call,
+            tool=tool,
+            server=server.name if server is not None else "",
+            transport=server.transport if server is not None else "",
+            arguments=wish.arguments if wish is not None else {},
+        )
 
     async def _send(self, wish: Wish, call: str) -> Reply:
         """A call that stays inside holds no slot, so that nesting cannot deadlock; it minds the time itself."""

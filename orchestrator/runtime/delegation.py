@@ -88,7 +88,9 @@ def agent_server(cards: Sequence[AgentCard], run: RunAgent) -> Server[Any]:
             _meta={wire.SPENT: answer.spent.model_dump(mode="json")},
         )
 
-    return Server("agents", on_list_tools=list_tools, on_call_tool=call_tool)
+    server = Server("agents", on_list_tools=list_tools, on_call_tool=call_tool)
+    server.middleware.clear()  # spans: an agent's run is one already
+    return server
 
 
 def task_text(card: AgentCard, arguments: Mapping[str, Any]) -> str:

@@ -127,6 +127,14 @@ class Ledger:
         """The limit that not even the smallest call fits under."""
         return self._short(Amount(tokens=1, calls=1))
 
+    def left(self) -> tuple[int | None, Decimal | None]:
+        """Tokens and US dollars that may still be spent here; None where nothing limits them."""
+        tokens = [each.limits.tokens - each.spent.tokens for each in self._chain() if each.limits.tokens is not None]
+        cost = [
+            Decimal(str(each.limits.cost)) - each.spent.cost for each in self._chain() if each.limits.cost is not None
+        ]
+        return min(tokens, default=None), min(cost, default=None)
+
     @property
     def remaining(self) -> float:
         """Seconds until the time of this agent, or of one around it, is up; negative afterwards."""

@@ -6,7 +6,7 @@ is durable before its effect begins. What came of an effect is written with the 
 
 import random
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import replace
 from typing import Literal, assert_never
 
@@ -175,14 +175,35 @@ class Loop:
         self._recorder.note(self._recorder.make(LimitReached, limit=limit, detail=detail, closing=closing))
 
     async def _think(self, step: Think) -> None:
+        """One thought: a request, and its retries, in one span."""
         if self._tree.hooks and not step.closing and step.attempt == 1 and await self._hooked("thinking"):
             return
+        with ExitStack() as stack:
+            scope: Scope | None = None
+            outcome = ChatOutcome()
+            while (admitted := await self._admitted(step)) is not None:
+                request, draft, grant = admitted
+                if scope is None:
+                    scope = stack.enter_context(self._tree.tracer.chat(self._facts(request)))
+                scope.note("budget.reserved", {"tokens": grant.amount.tokens, "amount": float(grant.amount.cost)})
+                outcome = await self._ask(request, draft, grant)
+                again = decide(self.state)
+                if self.state.failure is None or not isinstance(again, Think):
+                    break
+                scope.note("retry", {"attempt": step.attempt, "error.type": outcome.error or "", "delay": again.delay})
+                step = again
+            if scope is not None:
+                tokens, cost = self._ledger.left()
+                scope.settle(replace(outcome, tokens_left=tokens, cost_left=cost))
+
+    async def _admitted(self, step: Think) -> tuple[ModelRequest, Draft, Grant] | None:
+        """The next request, with room for it in the ledger and its intent on disk; None when a limit forbids it."""
         state = self.state
         if step.delay:
             await anyio.sleep(min(step.delay, max(0.0, self._ledger.remaining)))
         if self._ledger.remaining <= 0:
             self._time_is_up()
-            return
+            return None
         draft = self._prompt.draft(
             state.messages,
             measured=state.measured,
@@ -195,10 +216,10 @@ class Loop:
         grant = await self._ledger.reserve(room)
         if isinstance(grant, Refusal):
             self._limit(grant.limit, grant.detail, closing=False)
-            return
+            return None
         request = self._request(step, draft, grant)
         await self._recorder.save([self._intent(step, draft, grant)], durable=True)
-        await self._ask(request, draft, grant)
+        return request, draft, grant
 
     def _time_is_up(self) -> None:
         limit = self.state.run.limits.seconds
@@ -229,10 +250,8 @@ class Loop:
             reserved_cost=Cost(amount=grant.amount.cost, known=self._agent.model.prices is not None),
         )
 
-    async def _ask(self, request: ModelRequest, draft: Draft, grant: Grant) -> None:
-        """Sends one request and notes what came back; the reservation is settled whatever happens."""
-        settled: tuple[Usage, Cost] | None = None
-        facts = ChatFacts(
+    def _facts(self, request: ModelRequest) -> ChatFacts:
+        return ChatFacts(
             run_id=self.state.run.run,
             agent=self._agent.name,
             step=request.turn,
@@ -240,27 +259,20 @@ class Loop:
             provider=self._agent.model.provider,
             max_output_tokens=request.max_output_tokens,
         )
+
+    async def _ask(self, request: ModelRequest, draft: Draft, grant: Grant) -> ChatOutcome:
+        """Sends one request and notes what came back; the reservation is settled whatever happens."""
+        settled: tuple[Usage, Cost] | None = None
         try:
-            with self._tree.tracer.chat(facts) as scope:
-                with anyio.CancelScope(deadline=self._ledger.deadline) as time_limit:
-                    try:
-                        reply = await self._stream(request)
-                    except ModelError as error:
-                        self._failed(error, request.attempt, scope)
-                        return
-                    settled = self._replied(reply, draft, scope)
-                if time_limit.cancelled_caught:
-                    scope.settle(ChatOutcome(error="timeout", message="the run's time is up"))
-                    self._recorder.note(
-                        self._recorder.make(
-                            ModelFailed,
-                            attempt=request.attempt,
-                            kind="timeout",
-                            error="the run's time is up",
-                            retry_in=0,
-                            charged=True,
-                        )
-                    )
+            with anyio.CancelScope(deadline=self._ledger.deadline):
+                try:
+                    reply = await self._stream(request)
+                except ModelError as error:
+                    return self._failed(error, request.attempt)
+                event = self._replied(reply, draft)
+                settled = event.usage, event.cost
+                return self._outcome(reply, event)
+            return self._timed_out(request.attempt)
         finally:
             failure = self.state.failure
             if settled is None and failure is not None and failure.charged:
@@ -287,21 +299,28 @@ class Loop:
                         continue
         raise ModelError("broken_stream", f"the stream of {self._agent.model.name} ended without a reply")
 
-    def _failed(self, error: ModelError, attempt: int, scope: Scope) -> None:
+    def _timed_out(self, attempt: int) -> ChatOutcome:
+        told = "the run's time is up"
+        self._recorder.note(
+            self._recorder.make(ModelFailed, attempt=attempt, kind="timeout", error=told, retry_in=0, charged=True)
+        )
+        return ChatOutcome(error="timeout", message=told)
+
+    def _failed(self, error: ModelError, attempt: int) -> ChatOutcome:
         retry_in, failures = None, self.state.failures  # requests that were lost with a process are not failures
         if error.retryable and failures + 1 < ATTEMPTS:
             # Spread, so that many runs that were refused together do not come back together.
             backoff = FIRST_DELAY * 2**failures * random.uniform(1.0, 1.5)
             retry_in = min(LONGEST_DELAY, error.retry_after if error.retry_after is not None else backoff)
         charged = error.kind == "broken_stream"  # what came before it broke was written, and is paid for
-        scope.settle(ChatOutcome(error=error.kind, message=str(error)))
         self._recorder.note(
             self._recorder.make(
                 ModelFailed, attempt=attempt, kind=error.kind, error=str(error), retry_in=retry_in, charged=charged
             )
         )
+        return ChatOutcome(error=error.kind, message=str(error))
 
-    def _replied(self, reply: ModelReply, draft: Draft, scope: Scope) -> tuple[Usage, Cost]:
+    def _replied(self, reply: ModelReply, draft: Draft) -> ModelResult:
         turn = self.state.turn
         usage = reply.usage or Usage(
             input_tokens=draft.input_tokens, output_tokens=estimate(_written(reply).encode("utf-8", "replace"))
@@ -321,17 +340,18 @@ class Loop:
             estimated=reply.usage is None,
         )
         self._recorder.note(event)
-        scope.settle(
-            ChatOutcome(
-                usage=usage,
-                cost=cost,
-                tree_cost=totals(self._tree.states.values())[1],
-                finish=reply.finish,
-                model=reply.model,
-                response_id=reply.response_id,
-            )
+        return event
+
+    def _outcome(self, reply: ModelReply, event: ModelResult) -> ChatOutcome:
+        return ChatOutcome(
+            usage=event.usage,
+            cost=event.cost,
+            tree_cost=totals(self._tree.states.values())[1],
+            reply=event.message,
+            finish=reply.finish,
+            model=reply.model,
+            response_id=reply.response_id,
         )
-        return usage, cost
 
 
 def _written(reply: ModelReply) -> str:

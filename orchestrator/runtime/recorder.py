@@ -4,22 +4,25 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from orchestrator.events import Event, JournalEvent
+from orchestrator.runtime.noted import noted
 from orchestrator.runtime.publish import public
 from orchestrator.runtime.runstate import RunState
 from orchestrator.runtime.state import apply
 from orchestrator.runtime.tree import Tree
+from orchestrator.tracing.port import Scope
 
 E = TypeVar("E", bound=Event)
 
 
 class Recorder:
-    """The only writer of one run's events."""
+    """The only writer of one run's events. `scope` is the agent's place in the trace, where it has one."""
 
-    def __init__(self, tree: Tree, run: str, agent: str, state: RunState) -> None:
+    def __init__(self, tree: Tree, run: str, agent: str, state: RunState, scope: Scope | None = None) -> None:
         self.state = state
         self._tree = tree
         self._run = run
         self._agent = agent
+        self._scope = scope
         self._unsaved: list[JournalEvent] = []
         self._made = state.seq
         self._flushing = False
@@ -43,6 +46,8 @@ class Recorder:
         before, self.state = self.state, apply(self.state, event)
         self._tree.states[self._run] = self.state
         self._unsaved.append(event)
+        if self._scope is not None and (note := noted(event)) is not None:
+            self._scope.note(*note)
         for told in public(event, before, self.state):
             self._tree.publish(told)
 

@@ -9,7 +9,7 @@ import anyio
 
 from orchestrator.cards import AgentCard
 from orchestrator.errors import JournalError
-from orchestrator.events import Limits, RunCancelled, RunParked, RunResumed, RunStarted
+from orchestrator.events import Limits, RunCancelled, RunFailed, RunParked, RunResumed, RunStarted
 from orchestrator.models.base import Model, ToolSpec
 from orchestrator.runtime import wire
 from orchestrator.runtime.agent import Agent
@@ -93,15 +93,16 @@ class Runner:
         ledger = Ledger(limits, outer, spent=_spent(tree.below(launch.run).values()), seconds=left)
         kit = await self._team.kit(card, agents=launch.depth < DEEPEST)
         agent = await self._ready(tree.journal, card, state, kit, roles)
-        recorder = Recorder(tree, launch.run, card.name, state)
         facts = RunFacts(
             run_id=launch.run,
             agent=card.name,
             description=card.description,
             model=agent.model.name,
             provider=agent.model.provider,
+            task=launch.task,
         )
         with tree.tracer.agent(facts) as scope:
+            recorder = Recorder(tree, launch.run, card.name, state, scope)
             if state.started is None:
                 await self._start(tree, agent, kit, recorder, launch)
             else:
@@ -189,7 +190,8 @@ async def _cancel(tree: Tree) -> None:
 
 def outcome_of(run: str, states: Mapping[str, RunState]) -> RunOutcome:
     """How a run ended, or stands, for its span."""
-    status, reason, text = status_of(states[run])
+    status, reason, _ = status_of(states[run])
+    end = states[run].end
     usage, cost = totals(state for key, state in states.items() if key == run or key.startswith(f"{run}/"))
     return RunOutcome(
         status=status,
@@ -197,7 +199,8 @@ def outcome_of(run: str, states: Mapping[str, RunState]) -> RunOutcome:
         usage=usage,
         own_usage=states[run].own,
         cost=cost,
-        error=text if status == "failed" else None,
+        error=end.kind if isinstance(end, RunFailed) else None,
+        message=end.error if isinstance(end, RunFailed) else "",
     )
 
 

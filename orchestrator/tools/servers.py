@@ -23,6 +23,7 @@ from mcp_types import CallToolResult, InputRequiredResult, Tool
 from orchestrator.config import ServerSettings
 from orchestrator.errors import ToolUnavailable
 from orchestrator.tools.stdio import Process, pipes
+from orchestrator.tracing.port import INSIDE
 
 logger = logging.getLogger(__name__)
 
@@ -176,6 +177,7 @@ class Server:
 
     async def _own(self) -> None:
         """Enters the client, publishes it, and leaves it again: the whole life of one connection."""
+        INSIDE.set(True)
         settled, stop = self._settled, self._stop
         mine: Client | None = None
         # The deadline covers the whole body and is lifted once the server answers: scopes must nest.

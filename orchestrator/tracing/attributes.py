@@ -10,9 +10,10 @@ the agent's span above it says.
 """
 
 import re
-from typing import assert_never
+from typing import Any, assert_never
 
-from orchestrator.tracing.content import capped_json, capped_result, clean
+from orchestrator.messages import AssistantMessage
+from orchestrator.tracing.content import capped_json, capped_result, clean, parsed
 from orchestrator.tracing.port import ChatFacts, ChatOutcome, Outcome, RunFacts, RunOutcome, ToolFacts, ToolOutcome
 
 Attributes = dict[str, str | bool | int | float | list[str]]
@@ -21,7 +22,7 @@ _KIND = re.compile(r"[\w.:-]{1,64}")
 _TOTALS = ("input_tokens", "output_tokens", "cached_tokens", "model_calls", "tool_calls")
 
 
-def of_run(facts: RunFacts, operation: str) -> Attributes:
+def of_run(facts: RunFacts, operation: str, capture: bool) -> Attributes:
     return {
         "gen_ai.operation.name": operation,
         "gen_ai.agent.name": facts.agent,
@@ -33,6 +34,7 @@ def of_run(facts: RunFacts, operation: str) -> Attributes:
             "gen_ai.agent.description": clean(facts.description),
             "gen_ai.request.model": facts.model,
             "gen_ai.provider.name": facts.provider,
+            "gen_ai.input.messages": _said("user", facts.task) if capture and facts.task else "",
         }
     )
 
@@ -69,7 +71,7 @@ def of_tool(facts: ToolFacts, capture: bool) -> Attributes:
 def of_outcome(outcome: Outcome, capture: bool) -> Attributes:
     match outcome:
         case ChatOutcome():
-            return _of_chat_outcome(outcome)
+            return _of_chat_outcome(outcome, capture)
         case ToolOutcome():
             return {"gen_ai.tool.call.result": capped_result(outcome.text)} if capture else {}
         case RunOutcome():
@@ -90,13 +92,18 @@ def cost_event(outcome: ChatOutcome) -> Attributes:
     """What a model call cost, so that the events of a trace are its ledger; empty when nothing was spent."""
     if outcome.error is not None and not outcome.usage.tokens:
         return {}
-    known = outcome.cost.known and outcome.tree_cost.known
-    return {
+    event: Attributes = {
         "amount": float(outcome.cost.amount),
         "run_total": float(outcome.tree_cost.amount),
         "tokens": outcome.usage.tokens,
-        **({} if known else {"orchestrator.cost.known": False}),
     }
+    if outcome.tokens_left is not None:
+        event["tokens_left"] = outcome.tokens_left
+    if outcome.cost_left is not None:
+        event["amount_left"] = float(outcome.cost_left)
+    if not (outcome.cost.known and outcome.tree_cost.known):
+        event["orchestrator.cost.known"] = False
+    return event
 
 
 def failure(outcome: Outcome, capture: bool) -> tuple[str, str] | None:
@@ -110,14 +117,14 @@ def failure(outcome: Outcome, capture: bool) -> tuple[str, str] | None:
         case ToolOutcome(error=str(error)):
             return _failure(error, outcome.text if capture else "")
         case RunOutcome(status="cancelled"):
-            return _failure("cancelled", outcome.error or "")
+            return _failure("cancelled", outcome.message)
         case RunOutcome(status="failed"):
-            return _failure(outcome.error or outcome.stop_reason, "")
+            return _failure(outcome.error or outcome.stop_reason, outcome.message)
         case _:
             return None
 
 
-def _of_chat_outcome(outcome: ChatOutcome) -> Attributes:
+def _of_chat_outcome(outcome: ChatOutcome, capture: bool) -> Attributes:
     usage, cost = outcome.usage, outcome.cost
     attributes = _known(
         {
@@ -129,6 +136,7 @@ def _of_chat_outcome(outcome: ChatOutcome) -> Attributes:
             # Its name before v0.1.0, which Jaeger still reads.
             "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
             "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+            "gen_ai.output.messages": _written(outcome.reply) if capture and outcome.reply else "",
         }
     )
     if usage.tokens or outcome.error is None:
@@ -140,6 +148,17 @@ def _of_chat_outcome(outcome: ChatOutcome) -> Attributes:
         else:
             attributes["orchestrator.cost.known"] = False
     return attributes
+
+
+def _said(role: str, text: str) -> str:
+    return capped_json([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+
+def _written(reply: AssistantMessage) -> str:
+    """A thought in the convention's shape. What it answers is not repeated: that is on the spans before it."""
+    parts: list[Any] = [{"type": "text", "content": reply.text}] if reply.text else []
+    parts += [{"type": "tool_call", "id": c.id, "name": c.name, "arguments": parsed(c.arguments)} for c in reply.calls]
+    return capped_json([{"role": "assistant", "parts": parts}])
 
 
 def _failure(error: str, message: str) -> tuple[str, str]:

@@ -28,12 +28,17 @@ def capped_json(value: Any, limit: int = MAX_BYTES) -> str:
 
 def capped_result(text: str, limit: int = MAX_BYTES) -> str:
     """A tool's answer as JSON: as it is when it is JSON itself, else as a JSON string."""
+    return capped_json(parsed(text), limit)
+
+
+def parsed(text: str) -> Any:
+    """What a text says as JSON when it is an object or a list, else the text."""
     if text[:1] in ("{", "["):
         try:
-            return capped_json(json.loads(text), limit)
+            return json.loads(text)
         except (ValueError, RecursionError):
             pass
-    return capped_json(text, limit)
+    return text
 
 
 def _shortened(value: Any, width: int, depth: int) -> Any:

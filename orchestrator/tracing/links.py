@@ -4,7 +4,7 @@ import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from orchestrator.tracing.setup import LOOPBACK, Environment
+from orchestrator.tracing.environment import LOOPBACK, Environment
 
 JAEGER = "http://localhost:16686/trace/{trace_id}"
 

@@ -11,7 +11,6 @@ model calls and of exceptions are always there, as the status of their span, and
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from types import TracebackType
 
 import anyio
@@ -24,31 +23,41 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFl
 from orchestrator.tracing import attributes as words
 from orchestrator.tracing.attributes import Attributes
 from orchestrator.tracing.content import clean
-from orchestrator.tracing.port import ChatFacts, ChatOutcome, Outcome, RunFacts, Scope, ToolFacts, TraceContext
-from orchestrator.tracing.spans import Span, Spans
+from orchestrator.tracing.metrics import Metrics
+from orchestrator.tracing.port import INSIDE, ChatFacts, ChatOutcome, Outcome, RunFacts, Scope, ToolFacts, TraceContext
+from orchestrator.tracing.spans import DEADLINE, Span, Spans
+
+_LONGEST_NAME = 64
+"""Characters of a tool's name in a span's: no offered one is longer, and what a model makes up may be."""
 
 _CANCELLED = frozenset({"CancelledError", "Cancelled", "GeneratorExit"})
 """How asyncio, trio and an abandoned generator say it."""
-
-_entered: ContextVar[None] = ContextVar("orchestrator_scope_entered")
-"""Tells whether a scope is left in the context it was entered in; OpenTelemetry logs an error when it is not."""
 
 
 class OtelTracer:
     """See `Tracer`. The service of a workflow is `service`; any other scope's is its agent, if `service_per_agent`."""
 
-    def __init__(self, spans: Spans, *, service: str, service_per_agent: bool, capture: bool) -> None:
+    def __init__(
+        self,
+        spans: Spans,
+        *,
+        service: str,
+        service_per_agent: bool,
+        capture: bool,
+        metrics: Metrics | None = None,
+    ) -> None:
         self._spans = spans
+        self._metrics = metrics
         self._service = service
         self._service_per_agent = service_per_agent
         self._capture = capture
 
     def workflow(self, facts: RunFacts, first: TraceContext | None = None) -> AbstractContextManager[Scope]:
-        attributes = words.of_run(facts, "invoke_workflow")
+        attributes = words.of_run(facts, "invoke_workflow", capture=False)
         return self._scope(self._service, facts.agent, attributes, None if first is None else _remote(first))
 
     def agent(self, facts: RunFacts) -> AbstractContextManager[Scope]:
-        return self._scope(facts.agent, facts.agent, words.of_run(facts, "invoke_agent"))
+        return self._scope(facts.agent, facts.agent, words.of_run(facts, "invoke_agent", self._capture))
 
     def chat(self, facts: ChatFacts) -> AbstractContextManager[Scope]:
         return self._scope(facts.agent, facts.model, words.of_chat(facts))
@@ -60,26 +69,48 @@ class OtelTracer:
         # A shield, since this is where a cancelled run ends too; `close` keeps its own deadline. An own limiter, since
         # the common one may be full of threads that hang.
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._spans.close, limiter=anyio.CapacityLimiter(1))
+            await anyio.to_thread.run_sync(self._close, limiter=anyio.CapacityLimiter(1))
+
+    def _close(self) -> None:
+        began = time.monotonic()
+        sending = self._metrics.closing() if self._metrics is not None else None
+        self._spans.close()
+        if sending is not None:
+            sending.join(max(0.0, DEADLINE - (time.monotonic() - began)))
 
     def _scope(self, service: str, target: str, attributes: Attributes, parent: Context | None = None) -> "_Scope":
         operation = attributes["gen_ai.operation.name"]
         span = Span(
             service=service if self._service_per_agent else self._service,
-            name=f"{operation} {target}",
+            name=f"{operation} {target[:_LONGEST_NAME]}",
             kind=SpanKind.CLIENT if operation == "chat" else SpanKind.INTERNAL,
             attributes=attributes,
         )
-        return _Scope(self._spans, span, self._capture, parent)
+        return _Scope(self._spans, span, self._capture, parent, self._metrics)
 
 
 class _Scope:
     """One span: begun and made current on entering, ended on leaving."""
 
-    __slots__ = ("_capture", "_current", "_entered", "_parent", "_settled", "_span", "_spans", "_token")
+    __slots__ = (
+        "_capture",
+        "_current",
+        "_entered",
+        "_facts",
+        "_metrics",
+        "_parent",
+        "_settled",
+        "_span",
+        "_spans",
+        "_token",
+    )
 
-    def __init__(self, spans: Spans, span: Span, capture: bool, parent: Context | None) -> None:
+    def __init__(
+        self, spans: Spans, span: Span, capture: bool, parent: Context | None, metrics: Metrics | None
+    ) -> None:
         self._spans = spans
+        self._metrics = metrics
+        self._facts = span.attributes  # a provider of the user's takes them, and gets what is added later apart
         self._span = span
         self._capture = capture
         self._parent = parent
@@ -89,14 +120,14 @@ class _Scope:
         self._span.start = time.time_ns()
         self._current = self._spans.begin(self._span, self._parent)
         self._token = otel_context.attach(trace.set_span_in_context(self._current, self._parent))
-        self._entered = _entered.set(None)
+        self._entered = INSIDE.set(True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            _entered.reset(self._entered)
+            INSIDE.reset(self._entered)  # OpenTelemetry would log an error where this one raises
         except ValueError:
             pass  # an abandoned generator, closed by another task: there is nothing to take back in its context
         else:
@@ -107,6 +138,8 @@ class _Scope:
             self._fail("_OTHER", "left without an outcome")
         self._span.end = time.time_ns()
         self._spans.end(self._span, self._current)
+        if self._metrics is not None:
+            self._metrics.record(self._facts | self._span.attributes, (self._span.end - self._span.start) / 1e9)
 
     @property
     def context(self) -> TraceContext:

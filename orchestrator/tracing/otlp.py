@@ -13,7 +13,7 @@ from opentelemetry.sdk.version import __version__ as sdk_version
 from opentelemetry.trace import Status, StatusCode
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.tracing.setup import LOOPBACK
+from orchestrator.tracing.environment import LOOPBACK
 from orchestrator.tracing.spans import Span
 
 _SCOPE = InstrumentationScope("orchestrator-mcp")

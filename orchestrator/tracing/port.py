@@ -8,10 +8,15 @@ run has one whether or not it is traced.
 import secrets
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Protocol
 
-from orchestrator.messages import Cost, Usage
+from orchestrator.messages import AssistantMessage, Cost, Usage
+
+INSIDE: ContextVar[bool] = ContextVar("orchestrator_inside_scope", default=False)
+"""Whether what the current task sends belongs to a scope, or keeps a connection: nobody else adds a span to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +36,13 @@ class RunFacts:
     description: str = ""
     model: str = ""
     provider: str = ""
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatFacts:
+    """A thought: one request and its retries. `max_output_tokens` is what the first of them was granted."""
+
     run_id: str
     agent: str
     step: int
@@ -60,7 +68,7 @@ class ToolFacts:
 class RunOutcome:
     """`usage` and `cost` are of the whole tree, `own_usage` of the agent alone.
 
-    `error` is None unless the run failed; then a short, low-cardinality kind, or a message where there is no kind.
+    `error` is None unless the run failed; then a short, low-cardinality kind, beside its `message` for people.
     """
 
     status: str
@@ -69,15 +77,23 @@ class RunOutcome:
     own_usage: Usage
     cost: Cost
     error: str | None = None
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOutcome:
-    """`tree_cost` is what the tree has spent, this call included. `error` is a short, low-cardinality kind."""
+    """How a thought ended, after all its tries. `error` is a short, low-cardinality kind.
+
+    `tree_cost` is what the tree has spent, this thought included; `tokens_left` and `cost_left` are what the limits
+    that hold for it still allow, None without such a limit. `reply` is what the model wrote.
+    """
 
     usage: Usage = Usage()
     cost: Cost = Cost()
     tree_cost: Cost = Cost()
+    tokens_left: int | None = None
+    cost_left: Decimal | None = None
+    reply: AssistantMessage | None = None
     finish: str = ""
     model: str = ""
     response_id: str = ""

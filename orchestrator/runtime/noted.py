@@ -1,0 +1,40 @@
+"""What a journal event adds to the span of its agent, in a line of the trace viewer's log."""
+
+from collections.abc import Mapping
+
+from orchestrator.events import (
+    ApprovalAsked,
+    ApprovalDecided,
+    HookApplied,
+    JournalEvent,
+    LimitReached,
+    RunParked,
+    RunResumed,
+    ToolInDoubt,
+    ToolRetried,
+)
+
+Note = tuple[str, Mapping[str, str | int | float | bool]]
+
+
+def noted(event: JournalEvent) -> Note | None:
+    """The note's name and facts; None for what has a span of its own, or nothing to say beside it."""
+    match event:
+        case ApprovalAsked():
+            return "approval.requested", {"call": event.call, "tool": event.tool, "reason": event.reason}
+        case ApprovalDecided():
+            return ("approval.granted" if event.approved else "approval.denied"), {"call": event.call}
+        case ToolRetried():
+            return "tool.retried", {"call": event.call, "tool": event.tool, "attempt": event.attempt}
+        case ToolInDoubt():
+            return "tool.in_doubt", {"call": event.call, "tool": event.tool}
+        case LimitReached():
+            return "limit.reached", {"limit": event.limit, "detail": event.detail}
+        case HookApplied():
+            return "hook.applied", {"hook": event.hook, "moment": event.moment, "decision": event.decision}
+        case RunParked():
+            return "run.parked", {"reason": event.reason}
+        case RunResumed():
+            return "run.resumed", {}
+        case _:
+            return None
