@@ -8,7 +8,7 @@ import anyio
 
 from orchestrator.cards import AgentCard, Cards, model_specs
 from orchestrator.cards.reach import may_use
-from orchestrator.config import ServerSettings, Settings
+from orchestrator.config import Ask, Input, ServerSettings, Settings
 from orchestrator.errors import ConfigurationError
 from orchestrator.models.base import Model
 from orchestrator.models.resolve import NO_MODEL, read_models, resolve
@@ -53,22 +53,26 @@ class Models:
 class Servers:
     """The configured servers, their values filled in, and the processes that were started before they were needed."""
 
-    def __init__(self, settings: Settings, workspace: Path) -> None:
+    def __init__(self, settings: Settings, workspace: Path, ask: Ask | None = None) -> None:
+        """`ask` asks a person for a value, where there is one; for each value once."""
         self.settings: Mapping[str, ServerSettings] = {
             name: server for name, server in settings.servers.items() if not server.disabled
         }
         self.problems: dict[str, str] = {}
         self._workspace = workspace
+        self._ask = ask
+        self._answers: dict[tuple[str, str], str] = {}
         self._early: dict[str, Process] = {}
 
     def start_early(self, names: Iterable[str]) -> None:
         """Starts the processes of these servers before the package is there that talks to them."""
         for name in names:
-            if self.settings[name].transport == "stdio":
-                try:
-                    self._early[name] = start_process(self.expanded(name))
-                except (OSError, ConfigurationError) as error:
-                    self.problems[name] = f"it cannot be started: {error}"
+            try:
+                server = self.expanded(name)  # of all servers: now a person can be asked for values, later one is at work
+                if server.transport == "stdio":
+                    self._early[name] = start_process(server)
+            except (OSError, ConfigurationError) as error:
+                self.problems[name] = f"it cannot be started: {error}"
 
     def needed(self, cards: Cards, agent: str) -> list[str]:
         """The servers that a run of `agent` may come to need, in the order of the configuration."""
@@ -81,7 +85,14 @@ class Servers:
 
     def expanded(self, name: str) -> ServerSettings:
         """A server with its variables filled in. Raises `ConfigurationError` where one is missing."""
-        return self.settings[name].expand(os.environ, self._workspace)
+        return self.settings[name].expand(os.environ, self._workspace, self._answer if self._ask else None)
+
+    def _answer(self, wanted: Input) -> str:
+        key = (wanted.id, wanted.description)
+        if key not in self._answers:
+            assert self._ask is not None
+            self._answers[key] = self._ask(wanted)
+        return self._answers[key]
 
     def process(self, name: str) -> Process:
         """A new process of a server, or the one that was started early. Raises OSError or `ConfigurationError`."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cards import Cards, load_cards
-from orchestrator.config import Settings, bundled_folder, home, load_settings
+from orchestrator.config import Ask, Settings, bundled_folder, home, load_settings
 from orchestrator.models.base import Model
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Options:
 
     `model` is a spec, or a model object. `settings` and `cards` take the place of the files; `servers` are MCP server
     objects of this process, by name. `journal` and `tracer` take the place of the SQLite file and of OpenTelemetry.
+    `ask` asks a person for a value that a server needs (VS Code's `inputs`); without it, that is an error.
     """
 
     workspace: Path | None = None
@@ -38,6 +39,7 @@ class Options:
     servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     journal: "Journal | None" = None
     tracer: "Tracer | None" = None
+    ask: Ask | None = None
 
     @property
     def folder(self) -> Path:

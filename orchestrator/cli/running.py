@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
+from orchestrator.cli.asking import ask
 from orchestrator.cli.interrupts import parking
 from orchestrator.cli.progress import Progress, say
 from orchestrator.config import Settings
@@ -40,6 +41,7 @@ def options(arguments: Namespace) -> Options:
         mcp_configs=arguments.mcp_config,
         agents=arguments.agents,
         model=arguments.model,
+        ask=ask if sys.stdin.isatty() and sys.stderr.isatty() else None,
     )
 
 
@@ -80,7 +82,7 @@ def _overlaid(recorded: Options, arguments: Namespace) -> Options:
     given = {name: value for name, value in flags.items() if value is not None}
     if arguments.mcp_config:
         given["mcp_configs"] = arguments.mcp_config
-    return replace(recorded, **given)
+    return replace(recorded, ask=options(arguments).ask, **given)
 
 
 def run_options(arguments: Namespace, progress: Progress) -> "RunOptions":

@@ -4,12 +4,13 @@ Nothing here starts or connects anything. Knows of no layer above; `orchestrator
 """
 
 from orchestrator.config.entries import ServerFile, read_mcp_config
-from orchestrator.config.expand import Input
+from orchestrator.config.expand import Ask, Input
 from orchestrator.config.folders import bundled_folder, bundled_servers, home
 from orchestrator.config.servers import ServerSettings
 from orchestrator.config.settings import PolicySettings, RoleSettings, Settings, ToolSettings, load_settings
 
 __all__ = [
+    "Ask",
     "Input",
     "PolicySettings",
     "RoleSettings",

@@ -13,7 +13,8 @@ from orchestrator.config.expand import Input
 from orchestrator.config.names import did_you_mean, listed, misspelt, sanitise
 from orchestrator.config.parsers import parse_json, parse_toml
 from orchestrator.config.report import Report, Where, mapping, read_document, sequence
-from orchestrator.config.servers import ServerSettings, hold_secret, looks_secret
+from orchestrator.config.secrets import hold_secret, looks_secret
+from orchestrator.config.servers import ServerSettings
 from orchestrator.errors import Problem
 
 ROOTS = ("mcpServers", "servers", "mcp_servers")

@@ -7,7 +7,7 @@ from typing import Literal
 
 from orchestrator.config.servers import ServerSettings
 
-MCP_FILES = (".mcp.json", ".vscode/mcp.json", "mcp.json")
+MCP_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mcp.json")
 """The files of MCP servers that are found in a workspace; the first that is there counts."""
 SETTINGS_FILE = "orchestrator.toml"
 

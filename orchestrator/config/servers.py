@@ -4,10 +4,8 @@
 """
 
 import json
-import re
 import shlex
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,34 +13,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidati
 
 from orchestrator.config.expand import Ask, Expander, Input, Unresolved, parse_env_file
 from orchestrator.config.report import Report, Where, mapping, plain_text, read_text
+from orchestrator.config.secrets import hold_secret
 from orchestrator.errors import ConfigurationError, Problem
 
 Transport = Literal["stdio", "http", "sse"]
-
-_SECRET_NAME = re.compile(
-    r"(?:api|access|private|secret)[-_ ]?key|(?<![a-z])(?:key|pat)$"
-    r"|token|secret|passw|passphrase|credential|authoriz|cookie|bearer",
-    re.IGNORECASE,
-)
-_SECRET_VALUE = re.compile(
-    r"(?:\b|_)(?:sk-[\w-]{12,}|(?:ghp|gho|ghu|ghs|github_pat|glpat|xox[abprs]|npm|hf)[_-][\w-]{10,}|AKIA[0-9A-Z]{12,}"
-    r"|AIza[\w-]{20,}|eyJ[\w-]{10,}\.[\w-]{10,})|://[^/\s:@]+:[^/\s@]+@"
-)
-
-
-def looks_secret(name: str, value: str) -> bool:
-    """Whether `value`, written literally under `name` (`API_KEY`, `Authorization`), is likely to be a secret."""
-    if "${" in value:
-        return False
-    return bool(_SECRET_VALUE.search(value) or (len(value) >= 6 and not value.isdigit() and _SECRET_NAME.search(name)))
-
-
-def hold_secret(words: Sequence[str]) -> bool:
-    """Whether one of the words of a command line looks secret, by itself or after an option like `--token`."""
-    pairs = [(name, value) for name, _, value in (word.partition("=") for word in words)]
-    pairs += [(before if before.startswith("-") else "", word) for before, word in pairwise(words)]
-    return any(looks_secret(name, value) for name, value in [*pairs, *(("", word) for word in words)])
-
 
 def _transport(written: object) -> object:
     plain = written.lower().replace("-", "").replace("_", "") if isinstance(written, str) else written
