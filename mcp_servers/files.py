@@ -862,8 +862,8 @@ def changing(server: MCPServer, roots: Mapping[str, Path]) -> None:
     @server.tool(
         name="move",
         title="Move or rename",
-        description="Give a file or folder another path within the root folder. Missing folders are made. It never "
-        "replaces a file unless overwrite=true, and never a folder. Not for copies.",
+        description="Give a file or folder another path within the root folder. Use it to rename or to file away. "
+        "Missing folders are made. It never replaces a file unless overwrite=true, and never a folder. Not for copies.",
         annotations=CHANGES,
     )
     async def move_(  # pyright: ignore[reportUnusedFunction] - registered by the decorator

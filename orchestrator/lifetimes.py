@@ -68,7 +68,9 @@ class Servers:
         """Starts the processes of these servers before the package is there that talks to them."""
         for name in names:
             try:
-                server = self.expanded(name)  # of all servers: now a person can be asked for values, later one is at work
+                server = self.expanded(
+                    name
+                )  # of all servers: now a person can be asked for values, later one is at work
                 if server.transport == "stdio":
                     self._early[name] = start_process(server)
             except (OSError, ConfigurationError) as error:

@@ -47,6 +47,11 @@ class Cards:
         """Cards that were made in code rather than read from files."""
         return cls(CardFile(file=card.file or Path(f"<{card.name}>"), source=card.source, card=card) for card in cards)
 
+    @property
+    def files(self) -> Sequence[CardFile]:
+        """All files that count, wrong ones included."""
+        return tuple(self._files.values())
+
     def get(self, name: str) -> AgentCard:
         """The card of this name, or of this tool name.
 

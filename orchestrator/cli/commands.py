@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
-from orchestrator.cli import INTERRUPTED, approving, listing, running
+from orchestrator.cli import INTERRUPTED, approving, doctor, init, listing, running
 from orchestrator.cli.interrupts import on_interrupt
 from orchestrator.cli.progress import say
 from orchestrator.errors import ConfigurationError, OrchestratorError
@@ -24,6 +24,8 @@ COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
     "approve": approving.approve,
     "tools": listing.tools,
     "agents": listing.agents,
+    "doctor": doctor.doctor,
+    "init": init.init,
     "runs": listing.runs,
 }
 

@@ -88,6 +88,16 @@ def _agents(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command="agents")
 
 
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--offline", action="store_true", help="read and check configuration and cards; start and ask nothing"
+    )
+
+
+def _init(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="write without asking")
+
+
 def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=["show"], help="show one run; without it, list the newest")
     parser.add_argument("run_id", nargs="?", metavar="ID", help="a run's id, or `last`")
@@ -112,6 +122,8 @@ COMMANDS: Sequence[tuple[str, str, Callable[[argparse.ArgumentParser], None]]] =
     ("run", "Run a task.", _run),
     ("tools", "List the tools of all servers under the names that models see.", _tools),
     ("agents", "List the agents and what each may call.", _agents),
+    ("doctor", "Check servers, agents, models and state; say what is wrong and what to do.", _doctor),
+    ("init", "Write a starting set of files from the MCP servers that other hosts on this machine have.", _init),
     ("runs", "List runs, or show what one did.", _runs),
     ("resume", "Go on with a run that is parked or whose process ended.", _resume),
     ("approve", "Say yes or no to a call that waits; then resume the run.", _approve),

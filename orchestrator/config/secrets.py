@@ -1,8 +1,7 @@
 """What looks like a secret, by its name or by itself; and texts in which no such thing is left."""
 
 import re
-from collections.abc import Iterable, Sequence
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterable, Sequence
 
 MASK = "***"
 SHORTEST = 6
@@ -18,8 +17,10 @@ _SECRET_VALUE = re.compile(
     r"|AIza[\w-]{20,}|eyJ[\w-]{10,}\.[\w-]{10,})|://[^/\s:@]+:[^/\s@]+@"
 )
 _USER = re.compile(r"(://)[^/\s:@]+:[^/\s@]+@")
-_RANDOM = re.compile(r"(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{24,}(?![\w-])")
-"""A long word of letters and digits, as the keys are that stand in the path of an address."""
+_RANDOM = re.compile(r"(?<![\w-])(?=[\w-]{20,}(?![\w-]))[A-Za-z_-]*(?:\d+[A-Za-z_-]+){3,}\d*(?![\w-])")
+"""Letters and digits in turns: the keys that stand in addresses, but also ids that are none."""
+_FILLED_IN = re.compile(r"\$\{[^{}]*\}|^(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
+_PATH = re.compile(r"(://[^/?#]*)(/[^?#]*)")
 _PARAMETER = re.compile(r"([?&]([^=&#]+)=)([^&#]+)")
 
 
@@ -31,19 +32,25 @@ def looks_secret(name: str, value: str) -> bool:
     return bool(_SECRET_VALUE.search(value) or named)
 
 
+def may_be_secret(name: str, value: str) -> bool:
+    """As `looks_secret`, but rather too often than too seldom: what is so must not be shown or copied."""
+    plain = _FILLED_IN.sub("", value).strip()
+    return bool(looks_secret(name, plain) or _RANDOM.fullmatch(plain))
+
+
 def hold_secret(words: Sequence[str]) -> bool:
     """Whether one of the words of a command line looks secret, by itself or after an option like `--token`."""
-    return any(secret_words(words))
+    return any(secret_words(words, looks_secret))
 
 
-def secret_words(words: Sequence[str]) -> list[str]:
-    """For each word of a command line the part of it that looks secret; empty where nothing does."""
+def secret_words(words: Sequence[str], judge: Callable[[str, str], bool] = may_be_secret) -> list[str]:
+    """For each word of a command line the part of it that is secret, as `judge` says; empty where nothing is."""
     found: list[str] = []
     for before, word in zip(["", *words], words, strict=False):
         name, equals, value = word.partition("=")
-        if equals and looks_secret(name, value):
+        if equals and judge(name, value):
             found.append(value)
-        elif looks_secret(before if before.startswith("-") and "=" not in before else "", word):
+        elif judge(before if before.startswith("-") and "=" not in before else "", word):
             found.append(word)
         else:
             found.append("")
@@ -51,9 +58,9 @@ def secret_words(words: Sequence[str]) -> list[str]:
 
 
 def mask_words(words: Sequence[str]) -> list[str]:
-    """The words of a command line without what looks secret in them."""
+    """The words of a command line without what may be secret in them."""
     pairs = zip(words, secret_words(words), strict=True)
-    return [mask_url(word.replace(part, MASK) if part else word) for word, part in pairs]
+    return [mask_url(word) if "://" in word else word.replace(part, MASK) if part else word for word, part in pairs]
 
 
 def mask_url(url: str) -> str:
@@ -61,13 +68,8 @@ def mask_url(url: str) -> str:
     if "://" not in url:
         return url
     url = _USER.sub(rf"\1{MASK}@", url)
-    url = _PARAMETER.sub(lambda match: match[1] + (MASK if _secret_parameter(match[2], match[3]) else match[3]), url)
-    path = urlsplit(url).path
-    return url.replace(path, _RANDOM.sub(MASK, path), 1) if path else url
-
-
-def _secret_parameter(name: str, value: str) -> bool:
-    return looks_secret(name, value) or bool("${" not in value and _RANDOM.search(value))
+    url = _PARAMETER.sub(lambda match: match[1] + (MASK if may_be_secret(match[2], match[3]) else match[3]), url)
+    return _PATH.sub(lambda match: match[1] + _RANDOM.sub(MASK, match[2]), url, count=1)
 
 
 def mask_text(text: str, secrets: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from orchestrator.errors import ConfigurationError, Problem
 
 Transport = Literal["stdio", "http", "sse"]
 
+
 def _transport(written: object) -> object:
     plain = written.lower().replace("-", "").replace("_", "") if isinstance(written, str) else written
     return {"local": "stdio", "streamablehttp": "http"}.get(str(plain), plain)

@@ -6,7 +6,7 @@ into bytes once each; a `Model` sends those bytes and yields what comes back. Th
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from orchestrator.messages import AssistantMessage, FinishReason, Message, Prices, Usage
 
@@ -118,6 +118,27 @@ class Model(Protocol):
 
     async def aclose(self) -> None:
         """Releases connections."""
+        ...
+
+
+@runtime_checkable
+class Listing(Protocol):
+    """A model whose server can be asked whether it is there without a token being spent."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        """Where its key is read from, and whether there is one."""
+        ...
+
+    async def listed(self) -> Sequence[str]:
+        """The names of the models it has, empty where it keeps no list.
+
+        Raises:
+            ModelError: the server cannot be reached, or does not take the key.
+        """
         ...
 
 

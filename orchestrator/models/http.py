@@ -5,7 +5,7 @@ authentication flow, which is a third of the time of a request. Imported only wh
 """
 
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,11 +21,12 @@ from orchestrator.models.base import ModelOptions, ModelPart, ModelRequest, Text
 from orchestrator.models.chat import OPENAI_URL, OPTIONAL, ChatCodec
 from orchestrator.models.failures import error_object, kind_of, refused_parameter, retry_after
 from orchestrator.models.flavours import flavour_of
-from orchestrator.models.lenient import as_object, parse
+from orchestrator.models.lenient import as_list, as_object, parse
 from orchestrator.models.reply import ReplyReader
 
 # Seconds. `read` is between two chunks: reasoning models are silent for long. Limits of the whole are the caller's.
 TIMEOUTS = {"connect": 10.0, "read": 120.0, "write": 30.0, "pool": None}
+COMPLETIONS = "/chat/completions"
 KEEPALIVE = 60.0  # seconds; a connection should outlive the tool calls between two turns
 LANE = 4  # requests at once over one pool: httpx2 looks at all connections of a pool twice a request
 PATIENCE = 0.5  # seconds for a server to close a stream that it has called done
@@ -95,6 +96,35 @@ class OpenAIModel:
     async def aclose(self) -> None:
         await self._lanes.aclose()
 
+    @property
+    def address(self) -> str:
+        """Where requests go, without a query."""
+        return str(self._url.copy_with(query=None))
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        return self._key_name, any(name.lower() == b"authorization" for name, _ in self._headers)
+
+    async def listed(self) -> Sequence[str]:
+        """The names of the models that the server has; empty where it keeps no list. Spends no token.
+
+        Raises:
+            ModelError: the server cannot be reached, or does not take the key.
+        """
+        url = self._url.copy_with(path=self._url.path.removesuffix(COMPLETIONS) + "/models")
+        request = httpx2.Request("GET", url, headers=self._headers, extensions={"timeout": TIMEOUTS})
+        try:
+            with self._lanes.one() as transport:
+                response = await transport.handle_async_request(request)
+                raw = await _read(response)
+        except httpx2.TransportError as error:
+            raise ModelError("connection", self._said(f"no answer: {_named(error)}. {self._hint}")) from error
+        if response.status_code in (404, 405):
+            return ()
+        if response.status_code >= 300:
+            raise self._refusal(response, error_object(raw))
+        return [str(as_object(each).get("id", "")) for each in as_list(as_object(parse(raw)).get("data"))]
+
     async def _open(self, transport: httpx2.AsyncHTTPTransport, body: bytes) -> httpx2.Response:
         """Sends the request until no parameter of it is refused; returns a response that is good so far."""
         while True:
@@ -154,7 +184,7 @@ def _url(base: str) -> httpx2.URL:
         raise ConfigurationError(f"base_url {base!r} must begin with http:// or https:// and name a host")
     if url.userinfo:
         raise ConfigurationError(f"base_url of {url.host!r} holds a password; put it into `headers` or `api_key_env`")
-    return url.copy_with(path=url.path.rstrip("/") + "/chat/completions")
+    return url.copy_with(path=url.path.rstrip("/") + COMPLETIONS)
 
 
 def _headers(url: httpx2.URL, options: ModelOptions, key_name: str) -> list[tuple[bytes, bytes]]:

@@ -71,7 +71,7 @@ def _any(name: str, globs: tuple[str, ...]) -> bool:
 
 
 class Server:
-    """A server by its configured name, up or down. `tools` is its list when it was last up."""
+    """A server by its configured name, up or down. `tools` is its list when it was last up, `protocol` its version."""
 
     def __init__(
         self,
@@ -88,6 +88,7 @@ class Server:
         self._slots = anyio.CapacityLimiter(self.terms.concurrency or float("inf"))
         self.tools: tuple[Tool, ...] = ()
         self.problem = ""
+        self.protocol = ""
         self._connect = connect
         self._start_timeout = start_timeout
         self._client: Client | None = None
@@ -185,7 +186,7 @@ class Server:
         try:
             with scope:
                 async with self._connect(lambda: self._lose(mine)) as client:
-                    self.tools = await list_tools(client)
+                    self.tools, self.protocol = await list_tools(client), client.protocol_version
                     scope.deadline = float("inf")
                     mine = client
                     self.problem, self._client = "", client

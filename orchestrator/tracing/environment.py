@@ -48,6 +48,11 @@ class Environment:
         return exporter == "otlp" or (exporter == "" and bool(self.text("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")))
 
     @property
+    def headers(self) -> dict[str, str]:
+        """What goes with each request to the collector; may hold secrets."""
+        return _pairs(self.text("OTEL_EXPORTER_OTLP_TRACES_HEADERS", self.text("OTEL_EXPORTER_OTLP_HEADERS")))
+
+    @property
     def share(self) -> float:
         """Of the traces that begin here, those to send; a sampler is taken for its `parentbased_` form."""
         sampler = self.text("OTEL_TRACES_SAMPLER").lower()
