@@ -672,9 +672,10 @@ def build(charts: Charts) -> MCPServer:
 
     @server.tool(
         title="Draw a Vega-Lite specification",
-        description="Draw a full Vega-Lite 6 specification and save it as a new file under out/ in the workspace; returns "
-        "its path. Use it for facets, layers, heat maps, box plots and the like. Rows go into data.values, or source fills them in; no "
-        "address or file is loaded. For a plain line, bar, area, scatter or pie chart draw_chart is simpler.",
+        description="Draw a full Vega-Lite 6 specification and save it as a new file under out/ in the workspace; "
+        "returns its path. Use it for facets, layers, heat maps, box plots and the like. Rows go into data.values, or "
+        "source fills them in; no address or file is loaded. For a plain line, bar, area, scatter or pie chart "
+        "draw_chart is simpler.",
         annotations=NEW_FILE,
     )
     async def draw_vega_lite(  # pyright: ignore[reportUnusedFunction] - registered by the decorator
