@@ -54,7 +54,7 @@ class Stage:
     """`script` is by agent and turn, by agent alone (any turn), or a function of the request. State lies in `folder`.
 
     The effects server is `fx` unless there are `servers`, which are objects of this process by name. Every tool is
-    allowed unless `policy` says otherwise.
+    allowed unless `policy` says otherwise. `traced` runs send their spans to where the environment says.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Stage:
         servers: Mapping[str, Any] | None = None,
         fx: Mapping[str, Any] | None = None,
         prices: Prices | None = None,
+        traced: bool = False,
         **settings: Any,
     ) -> None:
         self.folder = folder
@@ -74,6 +75,7 @@ class Stage:
         self._team = team
         self._servers = servers or {}
         self._prices = prices
+        self._tracer = None if traced else NullTracer()
         configured = {} if servers else {"fx": effects(self.ledger, **(fx or {}))}
         self._settings = Settings(**{"servers": configured, "policy": allow("*"), **settings})
 
@@ -102,7 +104,7 @@ class Stage:
             servers=self._servers,
             model=ScriptedModel(self._answer, prices=self._prices),
             home=self.folder,
-            tracer=NullTracer(),
+            tracer=self._tracer,
         )
         return Orchestrator(options, agent=self._team[0].name)
 
