@@ -50,4 +50,6 @@ def builtin_server(built_in: Sequence[BuiltIn]) -> Server[Any]:
             text, wrong = str(error), True
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=wrong)
 
-    return Server("builtin", on_list_tools=list_tools, on_call_tool=call_tool)
+    server = Server("builtin", on_list_tools=list_tools, on_call_tool=call_tool)
+    server.middleware.clear()  # spans: the caller's own is all there is to tell
+    return server
