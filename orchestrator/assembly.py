@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from secrets import choice
 from typing import Any
@@ -17,6 +18,7 @@ from orchestrator.lifetimes import Models, Servers
 from orchestrator.options import Options
 from orchestrator.runtime.builtin import builtin_server
 from orchestrator.runtime.delegation import agent_server
+from orchestrator.runtime.forking import Fork
 from orchestrator.runtime.journal import SqliteJournal
 from orchestrator.runtime.retrieving import RETRIEVE
 from orchestrator.runtime.runner import Launch, Runner
@@ -66,6 +68,17 @@ class Parts:
         self._known_role(options.role)
         launch = Launch(run=new_run_id(), task=task, limits=chosen, settings=self._options.record())
         return card, launch, options
+
+    async def forking(self, fork: Fork, options: RunOptions | None) -> tuple[AgentCard, Launch, RunOptions]:
+        """Makes ready to run on from a step of another run, with its limits and its role. Raises as `launch` does."""
+        card, started = self.team.cards.get(fork.started.agent), fork.started
+        await self.check(card.name)
+        if started.limits.cost is not None:
+            self._priced(card)
+        self._known_role(started.role)
+        settings = self._options.record()
+        launch = Launch(run=new_run_id(), task=started.task, limits=started.limits, settings=settings, fork=fork)
+        return card, launch, replace(options or RunOptions(), role=started.role)
 
     async def resuming(self, card: AgentCard, options: RunOptions | None) -> RunOptions:
         """Makes ready to go on with a run of `card`. Raises `ConfigurationError` when it cannot run any more."""

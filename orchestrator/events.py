@@ -82,6 +82,17 @@ class RunResumed(Event):
     fence: int
 
 
+class RunForked(Event):
+    """Everything before is taken over from another run: what it did is not done again, and what it cost is that run's.
+
+    `source` is that run, and `step` the turn that is thought anew.
+    """
+
+    type: Literal["run.forked"] = "run.forked"
+    source: str
+    step: int
+
+
 class ModelIntent(Event):
     """Written before the request is sent. Until it is settled, the reservation counts as spent."""
 
@@ -235,6 +246,7 @@ class RunCancelled(Event):
 JournalEvent = (
     RunStarted
     | RunResumed
+    | RunForked
     | ModelIntent
     | ModelResult
     | ModelFailed

@@ -17,6 +17,7 @@ from orchestrator.options import Options
 from orchestrator.tasks import background
 
 if TYPE_CHECKING:
+    from orchestrator.runtime.journal import Journal
     from orchestrator.runtime.result import RunResult
     from orchestrator.runtime.sittings import RunOptions
 
@@ -132,6 +133,31 @@ class Orchestrator:
         card = self.cards.get(states[run_id].run.agent)
         chosen = await self._parts.resuming(card, options)
         return await self._sittings.resume(card, run_id, chosen, on_event or _nobody)
+
+    async def rerun(
+        self,
+        run_id: str,
+        step: int,
+        *,
+        source: "Journal | None" = None,
+        options: "RunOptions | None" = None,
+        on_event: Callable[[PublicEvent], None] | None = None,
+    ) -> "RunResult":
+        """A new run that goes on from turn `step` of another one, perhaps with another model.
+
+        What came before is taken over as it was, answers of tools and agents included; nothing of it is done again, and
+        nothing that came after is undone. Usage and cost are of the new run alone. `source` is where the other run is
+        read, if that is not this orchestrator's own journal.
+
+        Raises:
+            UnknownRun: the journal does not have it.
+            ConfigurationError: the run has no such step, or its agent cannot run here.
+        """
+        from orchestrator.runtime.forking import fork_of  # noqa: PLC0415 - the core is imported on entering
+
+        fork = await fork_of(source or self._sittings.journal, run_id, step)
+        card, launch, chosen = await self._parts.forking(fork, options)
+        return await self._sittings.begin(card, launch, chosen, on_event or _nobody)
 
     def park(self) -> bool:
         """Ends every run that is driven here; each is journalled as parked and can be resumed. False: none runs."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
-from orchestrator.cli import INTERRUPTED, approving, doctor, init, listing, running
+from orchestrator.cli import INTERRUPTED, approving, doctor, init, listing, replaying, running
 from orchestrator.cli.interrupts import on_interrupt
 from orchestrator.cli.progress import say
 from orchestrator.errors import ConfigurationError, OrchestratorError
@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
     "doctor": doctor.doctor,
     "init": init.init,
     "runs": listing.runs,
+    "replay": replaying.replay,
 }
 
 

@@ -103,6 +103,33 @@ def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", nargs="?", metavar="ID", help="a run's id, or `last`")
 
 
+def _replay(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_id", metavar="ID", help="a run's id, or `last`")
+    parser.add_argument(
+        "--journal", type=Path, metavar="FILE", help="read a journal from elsewhere, and leave it as is"
+    )
+    parser.add_argument("--prompts", action="store_true", help="with the whole request of each thought")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--step", action="store_true", help="stop after each thought and answer, at a terminal")
+    way.add_argument("--svg", type=Path, metavar="FILE", help="draw a picture of the run")
+    way.add_argument(
+        "--otlp",
+        nargs="?",
+        const="",
+        metavar="ENDPOINT",
+        help="send its spans from the local files to a collector (default: OTEL_EXPORTER_OTLP_ENDPOINT)",
+    )
+    way.add_argument(
+        "--from",
+        dest="start",
+        type=_positive(int),
+        metavar="STEP",
+        help="a new run that thinks this step anew, with --model if another; what came before is kept",
+    )
+    _approving(parser)
+    _watching(parser)
+
+
 def _resume(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="ID", help="a run's id, or `last`")
     _approving(parser)
@@ -125,6 +152,7 @@ COMMANDS: Sequence[tuple[str, str, Callable[[argparse.ArgumentParser], None]]] =
     ("doctor", "Check servers, agents, models and state; say what is wrong and what to do.", _doctor),
     ("init", "Write a starting set of files from the MCP servers that other hosts on this machine have.", _init),
     ("runs", "List runs, or show what one did.", _runs),
+    ("replay", "Show a run again from its journal, or run on from one of its steps.", _replay),
     ("resume", "Go on with a run that is parked or whose process ended.", _resume),
     ("approve", "Say yes or no to a call that waits; then resume the run.", _approve),
 )

@@ -79,12 +79,12 @@ class Progress:
             case UsageEvent():
                 self._tokens += event.usage.tokens
             case ToolCallEvent():
-                self._busy[event.run_id] = f"{event.agent} calls {_short(event.tool)}"
-                self._print(event, f"→ {_short(event.tool)} {_arguments(event.arguments)}")
+                self._busy[event.run_id] = f"{event.agent} calls {short_name(event.tool)}"
+                self._print(event, f"→ {short_name(event.tool)} {_arguments(event.arguments)}")
             case ToolResultEvent():
                 mark = "✗" if event.is_error else "✓"
                 text = f" {_one_line(event.observation)}" if event.is_error else ""
-                self._print(event, f"{mark} {_short(event.tool)} {event.seconds:.1f} s{text}")
+                self._print(event, f"{mark} {short_name(event.tool)} {event.seconds:.1f} s{text}")
             case ErrorEvent():
                 self._print(event, f"! {_one_line(event.error, 300)}")
             case FinalAnswerEvent():
@@ -106,7 +106,7 @@ class Progress:
             return
         from rich.text import Text  # noqa: PLC0415
 
-        styled = Text(f"{'  ' * depth}") + Text(event.agent, style=_colour(event.agent)) + Text(f" {text}")
+        styled = Text(f"{'  ' * depth}") + Text(event.agent, style=colour(event.agent)) + Text(f" {text}")
         self._live.console.print(styled, no_wrap=True, overflow="ellipsis", crop=True)
 
     def _line(self) -> Any:
@@ -119,7 +119,7 @@ class Progress:
         return Text(line, style="dim", no_wrap=True, overflow="ellipsis")
 
 
-def _short(tool: str) -> str:
+def short_name(tool: str) -> str:
     """An agent is shown by its name alone."""
     return tool.removeprefix("agents__")
 
@@ -149,5 +149,5 @@ def printable(text: str) -> str:
 _OBEYED = frozenset({"Cc", "Cf", "Co", "Cs"})
 
 
-def _colour(agent: str) -> str:
+def colour(agent: str) -> str:
     return ("cyan", "magenta", "green", "yellow", "blue")[sum(agent.encode()) % 5]

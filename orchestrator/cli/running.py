@@ -52,7 +52,7 @@ async def run(arguments: Namespace) -> int:
         cost=arguments.max_cost,
         seconds=arguments.timeout,
     )
-    with _watching(arguments) as (watch, progress):
+    with watching(arguments) as (watch, progress):
         async with Orchestrator(options(arguments), agent=arguments.agent) as orchestrator:
             with parking(orchestrator.park):
                 chosen = run_options(arguments, progress)
@@ -67,8 +67,8 @@ async def resume(arguments: Namespace) -> int:
     from orchestrator.cli.listing import find_run  # noqa: PLC0415
 
     run_id, recorded = await find_run(options(arguments), arguments.run_id)
-    with _watching(arguments) as (watch, progress):
-        async with Orchestrator(_overlaid(recorded.options, arguments), agent=recorded.agent) as orchestrator:
+    with watching(arguments) as (watch, progress):
+        async with Orchestrator(overlaid(recorded.options, arguments), agent=recorded.agent) as orchestrator:
             with parking(orchestrator.park):
                 chosen = run_options(arguments, progress)
                 result = await orchestrator.resume(run_id, options=chosen, on_event=watch)
@@ -76,7 +76,7 @@ async def resume(arguments: Namespace) -> int:
     return report(result, arguments, orchestrator.settings)
 
 
-def _overlaid(recorded: Options, arguments: Namespace) -> Options:
+def overlaid(recorded: Options, arguments: Namespace) -> Options:
     """The options that a run was started with, but for those that flags name now."""
     flags = {name: getattr(arguments, name) for name in ("workspace", "config", "agents", "model")}
     given = {name: value for name, value in flags.items() if value is not None}
@@ -140,7 +140,7 @@ def closing_line(result: "RunResult", between: str = " · ") -> str:
     )
 
 
-class _watching:
+class watching:
     """Where a run's events go while it runs: progress on stderr, and a file or stdout when asked."""
 
     def __init__(self, arguments: Namespace) -> None:

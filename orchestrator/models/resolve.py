@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from orchestrator.config.names import did_you_mean, listed
 from orchestrator.errors import ConfigurationError, Problem
 from orchestrator.messages import Prices
-from orchestrator.models.base import Model, ModelOptions
-from orchestrator.models.chat import OPENAI_URL
+from orchestrator.models.base import Codec, Model, ModelOptions
+from orchestrator.models.chat import OPENAI_URL, ChatCodec
 from orchestrator.models.scripted import RecordedModel
 
 OPENAI_KEY = "OPENAI_API_KEY"
@@ -105,6 +105,11 @@ def resolve(
     hint = did_you_mean(form if colon else spec, [*models, "openai", "ollama", "scripted"])
     tables = f" Tables here: {listed(models)}." if models else ""
     raise ConfigurationError(f"model {spec!r} is not known.{hint} A model is one of: {FORMS}.{tables}")
+
+
+def plain_codec(name: str) -> Codec:
+    """How requests are written for a model of which only the name is known."""
+    return ChatCodec(name)
 
 
 def _served(

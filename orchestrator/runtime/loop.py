@@ -36,6 +36,7 @@ from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Grant, Ledger, Refusal, Request
 from orchestrator.runtime.publish import call_path
 from orchestrator.runtime.recorder import Recorder
+from orchestrator.runtime.requests import draft_of
 from orchestrator.runtime.result import ApprovalRequest, totals
 from orchestrator.runtime.runstate import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait
 from orchestrator.runtime.state import decide
@@ -204,12 +205,7 @@ class Loop:
         if self._ledger.remaining <= 0:
             self._time_is_up()
             return None
-        draft = self._prompt.draft(
-            state.messages,
-            measured=state.measured,
-            reported=state.input_tokens,
-            stop=state.stop if step.closing else None,
-        )
+        draft = draft_of(self._prompt, state, closing=step.closing)
         room = Request(input=draft.input_tokens, output=self._agent.max_output_tokens, prices=self._agent.model.prices)
         if self._ledger.must_wait(room):
             await self._recorder.save()

@@ -110,9 +110,9 @@ def run_result(run: str, states: Mapping[str, RunState]) -> RunResult:
         agent=state.run.agent,
         steps=tuple(_step(step, state) for step in state.steps),
         approvals=tuple(pending(below)),
-        usage=_usage(usage),
-        own_usage=_usage(state.own),
-        cost=CostResult(amount=float(cost.amount), known=cost.known),
+        usage=usage_result(usage),
+        own_usage=usage_result(state.own),
+        cost=cost_result(cost),
         duration_s=round(state.active, 3),
         trace_id=state.run.trace_id,
     )
@@ -155,7 +155,11 @@ def _step(step: StepRecord, state: RunState) -> StepResult:
     return StepResult(n=step.n, agent=state.run.agent, thought=step.thought, actions=actions)
 
 
-def _usage(usage: Usage) -> UsageResult:
+def cost_result(cost: Cost) -> CostResult:
+    return CostResult(amount=float(cost.amount), known=cost.known)
+
+
+def usage_result(usage: Usage) -> UsageResult:
     return UsageResult(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,

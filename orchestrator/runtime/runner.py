@@ -14,13 +14,14 @@ from orchestrator.models.base import Model, ToolSpec
 from orchestrator.runtime import wire
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.delegation import Answer
+from orchestrator.runtime.forking import Fork
 from orchestrator.runtime.journal import Journal
 from orchestrator.runtime.ledger import Amount, Ledger
 from orchestrator.runtime.loop import Loop
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.result import status_of, totals
 from orchestrator.runtime.runstate import RunState
-from orchestrator.runtime.state import audited, found
+from orchestrator.runtime.state import audited, fold, found
 from orchestrator.runtime.team import Kit, Team, digest
 from orchestrator.runtime.tree import Caller, Tree
 from orchestrator.tools.servers import leaf
@@ -36,7 +37,10 @@ ModelFor = Callable[[AgentCard], Model]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What a run is started with. `limits` are the agent's own; those of its callers hold as well."""
+    """What a run is started with. `limits` are the agent's own; those of its callers hold as well.
+
+    `fork` is what another run did, for one that goes on from there.
+    """
 
     run: str
     task: str
@@ -45,6 +49,7 @@ class Launch:
     call: str | None = None
     depth: int = 0
     settings: bytes | None = None
+    fork: Fork | None = None
 
 
 class Runner:
@@ -88,6 +93,8 @@ class Runner:
         state = tree.states.get(launch.run, RunState())
         if state.end is not None:
             return state
+        if launch.fork is not None:
+            state = await self._take_over(tree, card, launch, launch.fork)
         limits = launch.limits if state.started is None else state.started.limits
         left = None if limits.seconds is None else limits.seconds - state.active
         ledger = Ledger(limits, outer, spent=_spent(tree.below(launch.run).values()), seconds=left)
@@ -105,7 +112,7 @@ class Runner:
             recorder = Recorder(tree, launch.run, card.name, state, scope)
             if state.started is None:
                 await self._start(tree, agent, kit, recorder, launch)
-            else:
+            elif launch.fork is None:
                 recorder.note(recorder.make(RunResumed, fence=tree.claim.fence))
             await _drive(Loop(tree, agent, recorder, ledger), recorder, tree)
             scope.settle(outcome_of(launch.run, tree.states))
@@ -133,6 +140,21 @@ class Runner:
             system=system,
             roles=(*roles, card.role) if card.role and card.role not in roles else roles,
         )
+
+    async def _take_over(self, tree: Tree, card: AgentCard, launch: Launch, fork: Fork) -> RunState:
+        """Begins a run with what another one did. Its model is shown the same prompt and tools."""
+        settings = launch.settings or b"{}"
+        await tree.journal.keep({**fork.bodies, digest(settings): settings})
+        events = fork.events(
+            launch.run,
+            tree.now(),
+            model=self._model_for(card).name,
+            trace_id=tree.trace.trace_id,
+            span_id=tree.trace.span_id,
+            settings=digest(settings),
+        )
+        await tree.journal.append(tree.claim, events, durable=True)
+        return fold(events)
 
     async def _start(self, tree: Tree, agent: Agent, kit: Kit, recorder: Recorder, launch: Launch) -> None:
         settings = launch.settings

@@ -93,6 +93,10 @@ class Sittings:
         launch = Launch(run=root, task=started.task, limits=started.limits)
         return await self._sit(card, launch, replace(options, role=started.role), publish, None)
 
+    @property
+    def journal(self) -> Journal:
+        return self._seat.journal
+
     async def history(self, root: str) -> dict[str, RunState]:
         """Every run of a tree as its journal tells it. Raises `UnknownRun`."""
         return await history(self._seat.journal, root)

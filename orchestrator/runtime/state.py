@@ -24,6 +24,7 @@ from orchestrator.events import (
     RunCancelled,
     RunFailed,
     RunFinished,
+    RunForked,
     RunParked,
     RunResumed,
     RunStarted,
@@ -131,7 +132,7 @@ def found(state: RunState) -> list[str]:
 def apply(state: RunState, event: JournalEvent) -> RunState:
     """One step of the fold."""
     asked = state.name == "WAITING" and isinstance(event, ApprovalDecided)  # a person's time is not the run's
-    idle = asked or not state.last_at or state.parked is not None or isinstance(event, RunResumed)
+    idle = asked or not state.last_at or state.parked is not None or isinstance(event, RunResumed | RunForked)
     passed = 0.0 if idle else max(0.0, event.at - state.last_at)
     state = state._replace(seq=event.seq, last_at=event.at, active=state.active + passed)
     match event:
@@ -139,6 +140,8 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
             return state._replace(started=event, messages=(UserMessage(text=event.task),))
         case RunResumed():
             return _resumed(state)
+        case RunForked():
+            return _forked(state)
         case ModelIntent() | ModelResult() | ModelFailed():
             return _apply_model(state, event)
         case ToolIntent() | ToolResult() | ToolInDoubt() | ToolRetried():
@@ -163,6 +166,18 @@ def _resumed(state: RunState) -> RunState:
     """Another process goes on: what was under way is in doubt, and a lost model reply stays charged at its worst."""
     calls = tuple(call._replace(interrupted=True) if call.phase == "sent" else call for call in state.calls)
     return _unsettled(state)._replace(calls=calls, parked=None)
+
+
+def _forked(state: RunState) -> RunState:
+    """What another run did is known here, and was paid there: time and money are counted from now on."""
+    return state._replace(
+        own=Usage(),
+        own_cost=Cost(),
+        children=Usage(),
+        children_cost=Cost(),
+        lost=(),
+        active=0.0,
+    )
 
 
 def _unsettled(state: RunState) -> RunState:

@@ -11,6 +11,8 @@ from pydantic_core import to_json
 
 from orchestrator.tracing.spans import Span
 
+SPANS = "spans.jsonl"
+
 
 class SpanFile:
     """Appends to `path`, which only its owner may read. Several processes may: each batch is a single write.
@@ -44,8 +46,18 @@ class SpanFile:
     def _rotate(self) -> None:
         # Another process may have done so a moment ago; then a small file is renamed as well, and nothing is lost.
         self.path.rename(self.path.with_name(f"{self.path.stem}.{time.time_ns()}{self.path.suffix}"))
-        for old in sorted(self.path.parent.glob(f"{self.path.stem}.*{self.path.suffix}"))[: -self._keep]:
+        for old in _rotated(self.path)[: -self._keep]:
             old.unlink(missing_ok=True)
+
+
+def span_files(folder: Path) -> list[Path]:
+    """All files of spans that lie in `<home>/traces`, oldest first."""
+    path = folder / SPANS
+    return [*_rotated(path), *([path] if path.exists() else [])]
+
+
+def _rotated(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(f"{path.stem}.*{path.suffix}"))
 
 
 def _line(span: Span) -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, get_tracer_provider
 
 from orchestrator.tracing.environment import Environment
-from orchestrator.tracing.files import SpanFile
+from orchestrator.tracing.files import SPANS, SpanFile
 from orchestrator.tracing.metrics import make_metrics
 from orchestrator.tracing.otel import OtelTracer
 from orchestrator.tracing.port import NullTracer, Tracer
@@ -30,7 +30,7 @@ def make_tracer(home: Path, environ: Mapping[str, str], *, service_per_agent: bo
     if environment.disabled:
         return NullTracer()
     return OtelTracer(
-        _users_spans() or _own_spans(home / "traces" / "spans.jsonl", environment),
+        _users_spans() or _own_spans(home / "traces" / SPANS, environment),
         service=environment.service,
         service_per_agent=service_per_agent,
         capture=environment.capture,

@@ -107,9 +107,21 @@ class _Job:
 class SqliteJournal:
     """One file, created with its folder on first use, readable by its owner only."""
 
-    def __init__(self, path: Path, *, lease: float = LEASE_SECONDS, now: Callable[[], float] = time.time) -> None:
-        """`lease` is in seconds, `now` the clock that it is measured by, which must be the same for all processes."""
+    def __init__(
+        self,
+        path: Path,
+        *,
+        lease: float = LEASE_SECONDS,
+        now: Callable[[], float] = time.time,
+        read_only: bool = False,
+    ) -> None:
+        """`lease` is in seconds, `now` the clock that it is measured by, which must be the same for all processes.
+
+        `read_only` leaves the file and its folder as they are: for a journal of another machine. What its WAL file
+        holds is read where that lies beside it, and is missing where it was not copied.
+        """
         self.path = path
+        self._read_only = read_only
         self.lease = lease
         self._now = now
         self.owner = process_identity(os.getpid())
@@ -206,6 +218,7 @@ class SqliteJournal:
             await asyncio.to_thread(writer.join)
 
     async def _write(self, work: Work, *, durable: bool) -> Any:
+        assert not self._read_only, "this journal is only read"
         if self._writer is None:
             self._writer = threading.Thread(target=self._drain, name="journal", daemon=True)
             self._writer.start()
@@ -219,7 +232,7 @@ class SqliteJournal:
             try:
                 if not self.path.exists():
                     return []
-                with closing(_open(self.path)) as db:
+                with closing(_open(self.path, read_only=self._read_only)) as db:
                     made = _format(db) > 0
                     return db.execute(sql, tuple(values)).fetchall() if made else []
             except (OSError, sqlite3.Error) as error:
@@ -314,8 +327,14 @@ def _row(row: tuple[Any, ...]) -> RunRow:
     return RunRow(run_id=run, parent=parent, agent=agent, task=task, status=status, started_at=started, ended_at=ended)
 
 
-def _open(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+def _open(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    name: str | Path = path
+    if read_only:
+        # Without a WAL there is nothing to recover, and SQLite need not make files beside one that others may own.
+        wal = path.with_name(f"{path.name}-wal")
+        lone = not (wal.exists() and wal.stat().st_size)
+        name = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if lone else ''}"
+    return sqlite3.connect(name, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=read_only)
 
 
 def _format(db: sqlite3.Connection) -> int:

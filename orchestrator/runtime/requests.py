@@ -1,0 +1,46 @@
+"""The requests of a run, rebuilt from its events by the code that made them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from orchestrator.events import JournalEvent, ModelIntent, RunForked
+from orchestrator.memory.prompt import Draft, Prompt
+from orchestrator.models.base import Codec, ToolSpec
+from orchestrator.runtime.runstate import RunState
+from orchestrator.runtime.state import apply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuilt:
+    """A request as it was sent. `checked`: its messages and tools have the digest that the journal holds."""
+
+    turn: int
+    attempt: int
+    body: bytes
+    checked: bool
+
+
+def draft_of(prompt: Prompt, state: RunState, *, closing: bool) -> Draft:
+    """The next request of a run that stands at `state`."""
+    return prompt.draft(
+        state.messages,
+        measured=state.measured,
+        reported=state.input_tokens,
+        stop=state.stop if closing else None,
+    )
+
+
+def rebuilt(events: Iterable[JournalEvent], codec: Codec, system: str, tools: Sequence[ToolSpec]) -> Iterator[Rebuilt]:
+    """Every request of a run, in order; those that a run took over from another are that one's."""
+    prompt, state, requests = Prompt(codec, system, tools), RunState(), list[Rebuilt]()
+    for event in events:
+        if isinstance(event, RunForked):
+            requests.clear()
+        elif isinstance(event, ModelIntent):
+            draft = draft_of(prompt, state, closing=event.closing)
+            # The output limit is what was reserved beyond the input.
+            body = codec.body(draft.encoded, draft.encoded_tools, event.reserved - draft.input_tokens)
+            checked = draft.digest == event.request
+            requests.append(Rebuilt(turn=event.turn, attempt=event.attempt, body=body, checked=checked))
+        state = apply(state, event)
+    return iter(requests)
