@@ -1,0 +1,13 @@
+"""What must not be seen, hidden: one function for spans, logs, audit and what commands show.
+
+What is hidden is the same in the whole process, as are its logs and its standard error: to hide too much for a second
+orchestrator does no harm, and to hide too little does.
+"""
+
+from orchestrator.masking.masks import SECRET, Mask
+from orchestrator.masking.names import names_secret
+
+mask = Mask()
+"""The mask of this process. Settings extend it when they are loaded, and servers and models with their secrets."""
+
+__all__ = ["SECRET", "Mask", "mask", "names_secret"]
