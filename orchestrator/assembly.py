@@ -33,6 +33,7 @@ from orchestrator.tracing.setup import make_tracer
 logger = logging.getLogger(__name__)
 
 JOURNAL_FILE = "journal.sqlite"
+CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ID_LETTERS = "23456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -160,7 +161,11 @@ async def assemble(
     async with AsyncExitStack() as stack:
         tracer, journal = options.tracer, options.journal
         if tracer is None:
-            tracer = make_tracer(options.store(), os.environ, service_per_agent=settings.telemetry.service_per_agent)
+            tracer = make_tracer(
+                options.store(),
+                capturing(settings.telemetry.capture, os.environ),
+                service_per_agent=settings.telemetry.service_per_agent,
+            )
             stack.push_async_callback(tracer.aclose)
         if journal is None:
             journal = SqliteJournal(options.store() / JOURNAL_FILE, lease=settings.journal.lease)
@@ -208,6 +213,13 @@ def open_server(name: str, servers: Servers) -> Server:
     if configured.transport == "stdio":
         return stdio_server(name, lambda: servers.process(name), start_timeout=start_timeout, terms=terms)
     return http_server(name, lambda: servers.expanded(name), start_timeout=start_timeout, terms=terms)
+
+
+def capturing(capture: bool | None, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment with `[telemetry] capture` as what OpenTelemetry's variable says when it is not set."""
+    if capture is None or environ.get(CAPTURE, "").strip():
+        return environ
+    return {**environ, CAPTURE: str(capture).lower()}
 
 
 def effective(*limits: Limits | None) -> Limits:

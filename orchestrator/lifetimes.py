@@ -8,8 +8,9 @@ import anyio
 
 from orchestrator.cards import AgentCard, Cards, model_specs
 from orchestrator.cards.reach import may_use
-from orchestrator.config import Ask, Input, ServerSettings, Settings
+from orchestrator.config import Ask, Input, ServerSettings, Settings, secrets_of
 from orchestrator.errors import ConfigurationError
+from orchestrator.masking import mask
 from orchestrator.models.base import Model
 from orchestrator.models.resolve import NO_MODEL, read_models, resolve
 from orchestrator.tools.stdio import Process, spawn
@@ -87,7 +88,9 @@ class Servers:
 
     def expanded(self, name: str) -> ServerSettings:
         """A server with its variables filled in. Raises `ConfigurationError` where one is missing."""
-        return self.settings[name].expand(os.environ, self._workspace, self._answer if self._ask else None)
+        server = self.settings[name].expand(os.environ, self._workspace, self._answer if self._ask else None)
+        mask.extend(secrets=secrets_of(server))
+        return server
 
     def _answer(self, wanted: Input) -> str:
         key = (wanted.id, wanted.description)

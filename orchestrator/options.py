@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cards import Cards, load_cards
-from orchestrator.config import Ask, Settings, bundled_folder, home, load_settings
+from orchestrator.config import Ask, Settings, bundled_folder, hide_secrets, home, load_settings
 from orchestrator.models.base import Model
 
 if TYPE_CHECKING:
@@ -46,10 +46,16 @@ class Options:
         return (self.workspace or Path.cwd()).absolute()
 
     def load_settings(self) -> Settings:
-        """Raises `ConfigurationError` with everything that is wrong in the files."""
-        if self.settings is not None:
-            return self.settings
-        return load_settings(self.config, self.mcp_configs, self.folder, os.environ)
+        """The settings, whose secrets are masked in this process from now on.
+
+        Raises:
+            ConfigurationError: with everything that is wrong in the files.
+        """
+        settings = self.settings
+        if settings is None:
+            settings = load_settings(self.config, self.mcp_configs, self.folder, os.environ)
+        hide_secrets(settings, os.environ)
+        return settings
 
     def load_cards(self) -> Cards:
         if self.cards is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from orchestrator.cli.listing import open_journal, resolve_run
-from orchestrator.cli.progress import Progress, printable
+from orchestrator.cli.progress import Progress, wanted
 from orchestrator.cli.running import options
 from orchestrator.errors import ConfigurationError
 
@@ -82,7 +82,7 @@ async def _ask(request: "ApprovalRequest") -> "Verdict | None":
 
     out = sys.stderr
     print(f"\n{request.agent} wants to call {request.tool}   ({request.call})", file=out)
-    print(printable(json.dumps(request.arguments, ensure_ascii=False, indent=2)), file=out)
+    print(wanted(request.arguments, indent=2), file=out)
     print(f"asked because: {request.reason}", file=out)
     termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
     while True:

@@ -15,6 +15,7 @@ from orchestrator.cli import INTERRUPTED, approving, doctor, init, listing, repl
 from orchestrator.cli.interrupts import on_interrupt
 from orchestrator.cli.progress import say
 from orchestrator.errors import ConfigurationError, OrchestratorError
+from orchestrator.masking import mask
 
 FAILED, USAGE = 1, 2
 
@@ -70,7 +71,7 @@ class _ToStderr(logging.Handler):
     """Writes to standard error as it is then: while a line moves at the bottom of a terminal, another stands for it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr)
+        print(mask(self.format(record)), file=sys.stderr)
 
 
 async def _interruptible(command: Callable[[Namespace], Awaitable[int]], arguments: Namespace) -> int:

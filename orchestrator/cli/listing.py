@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cli.progress import printable
+from orchestrator.cli.progress import wanted
 from orchestrator.cli.running import options
 from orchestrator.config import home
 from orchestrator.errors import ConfigurationError, UnknownRun
+from orchestrator.masking import mask
 from orchestrator.options import Options
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ async def agents(arguments: Namespace) -> int:
 
 
 async def runs(arguments: Namespace) -> int:
+    options(arguments).load_settings()  # what is to be masked
     if arguments.action == "show":
         if arguments.run_id is None:
             raise ConfigurationError("`runs show` needs a run's id, or `last`")
@@ -90,7 +92,7 @@ async def runs(arguments: Namespace) -> int:
         return 0
     for row in rows:
         began = datetime.fromtimestamp(row.started_at).strftime("%Y-%m-%d %H:%M")
-        print(f"{row.run_id}  {row.status:9}  {began}  {row.agent}  {_first_line(row.task)}")
+        print(f"{row.run_id}  {row.status:9}  {began}  {row.agent}  {_first_line(mask(row.task))}")
     if not rows:
         print("no runs yet")
     return 0
@@ -139,10 +141,9 @@ async def _show(chosen: Options, run_id: str, *, as_json: bool) -> int:
     print(f"{result.run_id}  {result.status} ({result.stop_reason})  trace {result.trace_id}")
     _print_tree(states, run_id, 0)
     for request in result.approvals:
-        wanted = printable(json.dumps(request.arguments, ensure_ascii=False))
-        print(f"waits for approval: {request.call}  {request.agent} wants {request.tool} {wanted}")
+        print(f"waits for approval: {request.call}  {request.agent} wants {request.tool} {wanted(request.arguments)}")
         print(f"  because: {request.reason}")
-    print(result.answer)
+    print(mask(result.answer))
     return 0
 
 
@@ -153,7 +154,7 @@ def _print_tree(states: "dict[str, RunState]", run: str, depth: int) -> None:
     for step in state.steps:
         for action in step.actions:
             mark = "✗" if action.is_error else "✓"
-            print(f"{indent}  {mark} {action.call.name}  {_first_line(action.observation)}")
+            print(f"{indent}  {mark} {action.call.name}  {_first_line(mask(action.observation))}")
             if action.child in states:
                 _print_tree(states, action.child, depth + 2)
 

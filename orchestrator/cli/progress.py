@@ -5,7 +5,7 @@ import os
 import sys
 import time
 import unicodedata
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -19,6 +19,7 @@ from orchestrator.events import (
     ToolResultEvent,
     UsageEvent,
 )
+from orchestrator.masking import mask
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -106,7 +107,7 @@ class Progress:
             return
         from rich.text import Text  # noqa: PLC0415
 
-        styled = Text(f"{'  ' * depth}") + Text(event.agent, style=colour(event.agent)) + Text(f" {text}")
+        styled = Text(f"{'  ' * depth}") + Text(event.agent, style=colour(event.agent)) + Text(f" {mask(text)}")
         self._live.console.print(styled, no_wrap=True, overflow="ellipsis", crop=True)
 
     def _line(self) -> Any:
@@ -133,12 +134,21 @@ def _one_line(text: str, width: int = WIDTH_OF_VALUE) -> str:
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
-def say(text: str) -> None:
-    """A line on stderr. Where it cannot be written nobody can be told, and the answer on stdout matters more."""
+def say(text: str, *, personal: bool = True) -> None:
+    """A line on stderr, masked; without `personal`, of secrets only.
+
+    Where it cannot be written nobody can be told, and the answer on stdout matters more.
+    """
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(mask(text, personal=personal), file=sys.stderr, flush=True)
     except OSError:  # what is left in its buffer would fail once more at exit, and change the exit code
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def wanted(arguments: Mapping[str, Any], indent: int | None = None) -> str:
+    """A call's arguments for a person who decides on it: secrets are masked, and to whom a mail goes is not."""
+    shown = json.loads(mask(json.dumps(arguments), personal=False))
+    return printable(json.dumps(shown, ensure_ascii=False, indent=indent))
 
 
 def printable(text: str) -> str:

@@ -1,6 +1,5 @@
 """`run` and `resume`: drive a run, show it, and print what came of it."""
 
-import json
 import logging
 import os
 import sys
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.cli.asking import ask
 from orchestrator.cli.interrupts import parking
-from orchestrator.cli.progress import Progress, say
+from orchestrator.cli.progress import Progress, say, wanted
 from orchestrator.config import Settings
 from orchestrator.errors import ConfigurationError
 from orchestrator.events import Limits, PublicEvent, Status
@@ -104,7 +103,7 @@ def report(result: "RunResult", arguments: Namespace, settings: Settings) -> int
     elif result.status == "failed":
         say(f"error: {result.answer}")
     elif result.status == "parked":
-        say(how_to_go_on(result))
+        say(how_to_go_on(result), personal=False)
     elif arguments.events != STDOUT:
         print(result.answer)
     if not arguments.quiet and not arguments.json:
@@ -119,7 +118,7 @@ def how_to_go_on(result: "RunResult") -> str:
     """What a parked run waits for, and the commands that let it go on."""
     lines = [
         f"waiting for approval: {request.call}  {request.agent} wants {request.tool} "
-        f"{json.dumps(request.arguments, ensure_ascii=False)}\n  because: {request.reason}\n"
+        f"{wanted(request.arguments)}\n  because: {request.reason}\n"
         f"  orchestrator approve {result.run_id} {request.call}        (or with --deny)"
         for request in result.approvals
     ]

@@ -6,8 +6,16 @@ Nothing here starts or connects anything. Knows of no layer above; `orchestrator
 from orchestrator.config.entries import ServerFile, read_mcp_config
 from orchestrator.config.expand import Ask, Input
 from orchestrator.config.folders import bundled_folder, bundled_servers, home
-from orchestrator.config.servers import ServerSettings
-from orchestrator.config.settings import PolicySettings, RoleSettings, Settings, ToolSettings, load_settings
+from orchestrator.config.servers import ServerSettings, secrets_of
+from orchestrator.config.settings import (
+    PolicySettings,
+    RoleSettings,
+    Settings,
+    TelemetrySettings,
+    ToolSettings,
+    hide_secrets,
+    load_settings,
+)
 
 __all__ = [
     "Ask",
@@ -17,10 +25,13 @@ __all__ = [
     "ServerFile",
     "ServerSettings",
     "Settings",
+    "TelemetrySettings",
     "ToolSettings",
     "bundled_folder",
     "bundled_servers",
+    "hide_secrets",
     "home",
     "load_settings",
     "read_mcp_config",
+    "secrets_of",
 ]

@@ -6,17 +6,29 @@
 import json
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation
 
 from orchestrator.config.expand import Ask, Expander, Input, Unresolved, parse_env_file
 from orchestrator.config.report import Report, Where, mapping, plain_text, read_text
-from orchestrator.config.secrets import hold_secret
+from orchestrator.config.secrets import hold_secret, looks_secret, secret_words
 from orchestrator.errors import ConfigurationError, Problem
 
 Transport = Literal["stdio", "http", "sse"]
+
+
+def secrets_of(server: "ServerSettings") -> set[str]:
+    """The values of a server, filled in or not, that look secret; of `Bearer …` the token alone as well."""
+    written = [*server.env.items(), *server.headers.items()]
+    with suppress(ValueError):  # what is no address is told when the server is to be started
+        url = urlsplit(server.url or "")
+        written += [("password", url.password or ""), *parse_qsl(url.query)]
+    found = {value for name, value in written if looks_secret(name, value)}
+    return found | {value.rpartition(" ")[2] for value in found} | set(secret_words(server.args, looks_secret))
 
 
 def _transport(written: object) -> object:

@@ -1,19 +1,22 @@
 """Settings: `orchestrator.toml` and the files of MCP servers, merged and checked."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.config.entries import EntryReader, ServerFile, add, read_mcp_config
 from orchestrator.config.folders import MCP_FILES, SETTINGS_FILE, bundled_servers
 from orchestrator.config.names import sanitise
 from orchestrator.config.parsers import parse_toml
 from orchestrator.config.report import mapping, read_document
-from orchestrator.config.servers import ServerSettings
+from orchestrator.config.secrets import looks_secret
+from orchestrator.config.servers import ServerSettings, secrets_of
 from orchestrator.errors import ConfigurationError, Problem
 from orchestrator.events import Limits
+from orchestrator.masking import mask, names_secret
 
 
 class _Table(BaseModel):
@@ -62,14 +65,29 @@ class JournalSettings(_Table):
     lease: float = Field(default=30.0, ge=1, allow_inf_nan=False)
 
 
+def _expression(text: str) -> str:
+    try:
+        empty = re.compile(text).search("") is not None
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    if empty:
+        raise ValueError("matches the empty text, and so everywhere; make it match something")
+    return text
+
+
 class TelemetrySettings(_Table):
     """`[telemetry]`. Trace viewers colour and count by service, so each agent is one unless that is switched off.
 
-    `trace_url` is the page of a trace, with `{trace_id}` in it; it is printed at the end of a run.
+    `trace_url` is the page of a trace, with `{trace_id}` in it; it is printed at the end of a run. `capture` puts what
+    is said, sent and answered into spans; None leaves it to OpenTelemetry's variable, which goes before it. `mask` are
+    regular expressions of what is hidden beside the usual, `mask_keys` names of it.
     """
 
     service_per_agent: bool = True
     trace_url: str | None = Field(default=None, pattern=r"^https?://.*\{trace_id\}")
+    capture: bool | None = None
+    mask: tuple[Annotated[str, AfterValidator(_expression)], ...] = ()
+    mask_keys: tuple[Annotated[str, Field(pattern=r"[A-Za-z0-9]")], ...] = ()
 
 
 class FileSettings(_Table):
@@ -144,6 +162,17 @@ def load_settings(
     known: dict[str, Any] = {key: getattr(settings, key) for key in FileSettings.model_fields}
     known["model"] = environ.get("ORCHESTRATOR_MODEL") or settings.model
     return Settings(**known, servers=servers, files=(*([config] if config else []), *paths), warnings=tuple(warnings))
+
+
+def hide_secrets(settings: Settings, environ: Mapping[str, str]) -> None:
+    """From now on this process masks what these settings name, and the secrets that they and the environment hold."""
+    secrets = {value for name, value in environ.items() if names_secret(name)}
+    for table in settings.models.values():
+        secrets.add(environ.get(str(table.get("api_key_env")), ""))
+        headers = table.get("headers")
+        secrets.update(str(value) for name, value in (mapping(headers) or {}).items() if looks_secret(name, str(value)))
+    secrets.update(*map(secrets_of, settings.servers.values()))
+    mask.extend(settings.telemetry.mask, settings.telemetry.mask_keys, secrets)
 
 
 def read_settings(path: Path) -> tuple[FileSettings, ServerFile]:

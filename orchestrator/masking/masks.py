@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import quote
 
-from orchestrator.masking.names import STEMS, ends_with, names_secret, snake
+from orchestrator.masking.names import STEMS, compiled, ends_with, names_secret, snake
 from orchestrator.masking.patterns import DETECTORS, Detector, number
 
 SECRET = "[secret]"
@@ -24,18 +24,15 @@ _HIDDEN_CHARACTERS = re.compile(r"\\(?:u00|/)")
 """JSON that writes ordinary characters as escapes, so that what stands in it is seen only when it is read."""
 
 _WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
-_PAIR = re.compile(
+_PAIR = (
     r"""(?P<name>[\w.-]{1,64})(?:\\*["']?[ \t]{0,3}(?:=>|:=|[:=])[ \t]{0,3}|(?P<option>[ \t]{1,3}))"""
     r"""(?P<open>\\*["'])?"""
     r"""(?P<value>(?(open)"""
     r"""(?:(?<=[^\\]")(?:[^"\\\n]|\\.)*|(?<=[^\\]')(?:[^'\\\n]|\\.)*|(?<=\\["'])[^"'\\\n]*)"""
-    r"""|(?:(?:Bearer|Basic|Digest|Token|ApiKey)[ ]+)?[^\s"'\\,;&<>(){}]+))""",
-    re.ASCII,
+    r"""|(?:(?:Bearer|Basic|Digest|Token|ApiKey)[ ]+)?[^\s"'\\,;&<>(){}]+))"""
 )
-_NO_SECRET = re.compile(
-    r"\$|(?:true|false|null|none|nil|undefined|str|string|bytes|int|bool|required|optional)\b", re.IGNORECASE
-)
-_REST_OF_COOKIE = re.compile(r"[^\n\r\"'\\]*")
+_NO_SECRET = r"(?i:\$|(?:true|false|null|none|nil|undefined|str|string|bytes|int|bool|required|optional)\b)"
+_REST_OF_COOKIE = r"[^\n\r\"'\\]*"
 
 
 class Mask:
@@ -46,13 +43,19 @@ class Mask:
         self._names: frozenset[str] = frozenset()
         self._secrets: frozenset[str] = frozenset()
         self._patterns: tuple[str, ...] = ()
+        self._make()
         self.extend(patterns, names, secrets)
 
     def extend(self, patterns: Iterable[str] = (), names: Iterable[str] = (), secrets: Iterable[str] = ()) -> None:
         """Adds to what is hidden from now on."""
+        known = (self._patterns, self._names, self._secrets)
         self._patterns = tuple(dict.fromkeys((*self._patterns, *patterns)))
         self._names |= {snake(name) for name in names}
         self._secrets |= {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
+        if known != (self._patterns, self._names, self._secrets):
+            self._make()
+
+    def _make(self) -> None:
         # The longest first: one may stand in another.
         known = [_known(secret) for secret in sorted(self._secrets, key=len, reverse=True)]
         self._pairs = Detector((), self._hide_pairs)
@@ -140,7 +143,7 @@ class Mask:
         parts: list[str] = []
         done = 0
         for start in self._names_in(text):
-            found = _PAIR.match(text, start) if start >= done else None
+            found = compiled(_PAIR).match(text, start) if start >= done else None
             if found is None or not found["value"] or not self._secret(found["name"]):
                 continue
             option = found["option"] is not None
@@ -148,10 +151,10 @@ class Mask:
                 continue
             start, end = found.span("value")
             if not found["open"]:
-                if _NO_SECRET.match(found["value"]):
+                if compiled(_NO_SECRET).match(found["value"]):
                     continue
                 if not option and snake(found["name"]).endswith(("cookie", "cookies")):
-                    end = cast("re.Match[str]", _REST_OF_COOKIE.match(text, start)).end()
+                    end = cast("re.Match[str]", compiled(_REST_OF_COOKIE).match(text, start)).end()
             parts += (text[done:start], SECRET)
             done = end
         return "".join((*parts, text[done:]))
@@ -184,8 +187,8 @@ def _known(secret: str) -> Detector:
 
 
 def _substitute(pattern: str) -> Callable[[str], str]:
-    compiled = re.compile(pattern)
-    return lambda text: compiled.sub("[masked]", text)
+    own = re.compile(pattern)
+    return lambda text: own.sub("[masked]", text)
 
 
 def _hide(value: Any) -> Any:

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Collection
-from functools import lru_cache
+from functools import cache, lru_cache
 
 STEMS = ("pass", "pwd", "secret", "credential", "authori", "cookie", "bearer", "key", "token", "otp", "cvv", "cvc")
 """In lower case; a text without any of them has no such name, which is found out faster."""
 
-_ENDS = re.compile(
+_ENDS = (
     r"(?:^|_)(?:"
     r"passw(?:or)?ds?|passphrases?|pwd|(?:db|smtp|ftp|mail|user|root|admin|mysql|pg|redis|proxy)_?pass"
     r"|secrets?|credentials?|authori[sz]ation|cookies?|bearer|otp|cvv|cvc"
@@ -17,7 +17,13 @@ _ENDS = re.compile(
     r"|(?:access|api|auth|id|refresh|session)token|(?:client|app|consumer)secret"
     r")(?:_(?:value|data|hash|base64|b64|header|plain|plaintext|confirmation|confirm|again|new|old|current|\d+))?$"
 )
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
+_CAMEL = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+"
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when it is needed: most patterns never are, and all of them would take 10 ms of every start."""
+    return re.compile(pattern, re.ASCII)
 
 
 @lru_cache(4_096)
@@ -26,7 +32,7 @@ def names_secret(name: str) -> bool:
 
     A name ends with the word for the secret: `max_tokens`, `token_count`, `password_policy` are not meant.
     """
-    return len(name) <= 128 and _ENDS.search(snake(name)) is not None
+    return len(name) <= 128 and compiled(_ENDS).search(snake(name)) is not None
 
 
 def ends_with(name: str, words: Collection[str]) -> bool:
@@ -37,4 +43,4 @@ def ends_with(name: str, words: Collection[str]) -> bool:
 
 @lru_cache(4_096)
 def snake(name: str) -> str:
-    return _CAMEL.sub("_", name).strip("_").lower()
+    return compiled(_CAMEL).sub("_", name).strip("_").lower()

@@ -8,7 +8,8 @@ written without spaces around a number.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+
+from orchestrator.masking.names import compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +86,18 @@ def _literal(head: str, rest: str, mask: str) -> Detector:
 
 
 def _pattern(hint: str, pattern: str, mask: str, *, personal: bool = False) -> Detector:
-    # Compiled when it is needed: most never are, and all of them take longer than the rest of a start's imports.
-    return Detector((hint,), lambda text: _compiled(pattern).sub(mask, text), personal)
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.ASCII)
+    return Detector((hint,), lambda text: compiled(pattern).sub(mask, text), personal)
 
 
 _LOCAL = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
-_DOMAIN = re.compile(r"@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])", re.ASCII)
+_DOMAIN = r"@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])"
 
 
 def _emails(text: str) -> str:
     """Found from the `@`, looking back for what stands before it."""
     parts: list[str] = []
     done = 0
-    for domain in _DOMAIN.finditer(text):
+    for domain in compiled(_DOMAIN).finditer(text):
         before = text[max(done, domain.start() - 64) : domain.start()]
         local = before[len(before.rstrip(_LOCAL)) :]
         if local and local != "git":  # `git@host` names no one
@@ -111,29 +106,28 @@ def _emails(text: str) -> str:
     return "".join((*parts, text[done:]))
 
 
-_DIGITS = re.compile(
+_DIGITS = (
     r"\d(?<![\w.-]\d)(?:"
     r"\d{10,18}[Xx]?"
     r"|\d\d([ -])\d{4}\1\d{4}"  # 138 1234 5678
     r"|\d{3}([ -])\d{4}\2\d{4}\2\d{4}(?:\2\d{1,3})?"  # 4111 1111 1111 1111
     r"|\d{3}([ -])\d{6}\3\d{4,5}"  # 3782 822463 10005
-    r")(?!\w|\.\d)",
-    re.ASCII,
+    r")(?!\w|\.\d)"
 )
 _MANY_DIGITS = re.compile(r"\d(?:[ -]?\d){10}", re.ASCII)
-_ISSUERS = re.compile(
+_ISSUERS = (
     r"4\d{15}|5[1-5]\d{14}|2[2-7]\d{14}|3[47]\d{13}|3[068]\d{12}|35\d{14}|6(?:011|4[4-9]\d|5\d\d)\d{12}|62\d{14,17}"
 )
-_MOBILE = re.compile(r"1(?:3\d|4[5-9]|5[0-35-9]|6[2567]|7[0-8]|8\d|9[0-35-9])\d{8}")
-_CITIZEN = re.compile(r"[1-9]\d{5}(?:18|19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\d{3}[\dXx]")
+_MOBILE = r"1(?:3\d|4[5-9]|5[0-35-9]|6[2567]|7[0-8]|8\d|9[0-35-9])\d{8}"
+_CITIZEN = r"[1-9]\d{5}(?:18|19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\d{3}[\dXx]"
 _WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 
 
 def number(digits: str) -> str | None:
     """What a run of digits is, where it is sure: a bank card (by issuer and Luhn) or a Chinese ID (by check digit)."""
-    if _ISSUERS.fullmatch(digits) and _luhn(digits):
+    if compiled(_ISSUERS).fullmatch(digits) and _luhn(digits):
         return "[card]"
-    if _CITIZEN.fullmatch(digits):
+    if compiled(_CITIZEN).fullmatch(digits):
         total = sum(int(digit) * weight for digit, weight in zip(digits[:17], _WEIGHTS, strict=True))
         return "[id number]" if "10X98765432"[total % 11] == digits[17].upper() else None
     return None
@@ -146,11 +140,11 @@ def _luhn(digits: str) -> bool:
 
 def _named(found: re.Match[str]) -> str:
     digits = found[0].replace(" ", "").replace("-", "")
-    return number(digits) or ("[phone]" if _MOBILE.fullmatch(digits) else found[0])
+    return number(digits) or ("[phone]" if compiled(_MOBILE).fullmatch(digits) else found[0])
 
 
 def _numbers(text: str) -> str:
-    return _DIGITS.sub(_named, text)
+    return compiled(_DIGITS).sub(_named, text)
 
 
 DETECTORS: tuple[Detector, ...] = (

@@ -8,12 +8,21 @@ MAX_BYTES = 32_768
 
 _WIDTHS = (1 << 62, 4_096, 1_024, 256, 64, 16)
 _DEPTH = 32
+_LONGEST_WORD = 200
+"""Characters of a word that is left out whole where a text is cut. Keys and addresses are shorter, mostly."""
 
 
 def clean(text: str, limit: int = 500) -> str:
     """The head of `text`. Lone surrogates become `?`: one of them would cost the whole batch when it is encoded."""
-    text = text if len(text) <= limit else text[: limit - 1] + "…"
+    text = text if len(text) <= limit else head(text, limit - 1) + "…"
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def head(text: str, width: int) -> str:
+    """At most `width` characters of `text`, cut between words: half a secret is not seen to be one."""
+    cut = text[:width]
+    end = max(map(cut.rfind, " \n\t\"',;:"))
+    return cut[: end + 1] if end > max(0, width - _LONGEST_WORD) else cut
 
 
 def capped_json(value: Any, limit: int = MAX_BYTES) -> str:
@@ -44,7 +53,10 @@ def parsed(text: str) -> Any:
 def _shortened(value: Any, width: int, depth: int) -> Any:
     """Strings cut to `width` characters, collections to as many entries, and no deeper than `depth`."""
     if isinstance(value, str):
-        return value if len(value) <= width else f"{value[:width]}… ({len(value) - width} more characters)"
+        if len(value) <= width:
+            return value
+        short = head(value, width)
+        return f"{short}… ({len(value) - len(short)} more characters)"
     if not isinstance(value, dict | list | tuple):
         return value
     if depth == 0:

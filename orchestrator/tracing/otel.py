@@ -3,9 +3,9 @@
 Each scope's span is the current one of its context while it is open, so that the MCP SDK sends it along in `_meta` and
 a user's own spans nest.
 
-With `capture`, arguments and results of tools go into spans as JSON. They are NOT masked yet: secrets and personal data
-in them reach whoever reads the spans. Without it they stay out, and so do the texts of failed tools. Messages of failed
-model calls and of exceptions are always there, as the status of their span, and are not masked yet either.
+With `capture`, arguments and results of tools go into spans as JSON. Without it they stay out, and so do the texts of
+failed tools. Messages of failed model calls and of exceptions are always there, as the status of their span. All of it
+is masked before it leaves the process or reaches the file.
 """
 
 import time

@@ -24,7 +24,7 @@ def make_tracer(home: Path, environ: Mapping[str, str], *, service_per_agent: bo
 
     Each agent is a service of its own, and the workflow's is OTEL_SERVICE_NAME or `orchestrator`; with
     `service_per_agent` false all are that one. OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT puts what tools are
-    given and answer into spans, unmasked: see `otel`.
+    given and answer into spans.
     """
     environment = Environment(environ)
     if environment.disabled:

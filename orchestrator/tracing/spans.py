@@ -19,6 +19,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, SpanContext, SpanKind, StatusCode, TraceFlags
 
+from orchestrator.masking import mask
 from orchestrator.tracing.attributes import Attributes
 
 DEADLINE = 2.0
@@ -58,17 +59,41 @@ class SpareFile(Protocol):
         ...
 
 
+def hide(span: Span) -> None:
+    """Masks what a span says, in place."""
+    span.name = mask(span.name)
+    span.attributes = _hidden(span.attributes)
+    span.events = [(name, at, _hidden(attributes)) for name, at, attributes in span.events]
+    span.error = span.error and mask(span.error)
+
+
+def _hidden(attributes: Attributes) -> Attributes:
+    return {
+        name: mask(value)
+        if isinstance(value, str)
+        else [mask(each) for each in value]
+        if isinstance(value, list)
+        else value
+        for name, value in attributes.items()
+    }
+
+
 class UsersSpans:
-    """Spans of a provider that the user has set; sending them is the user's affair."""
+    """Spans of a provider that the user has set; sending them is the user's affair.
+
+    They are masked where they are made, since the user's provider takes them there.
+    """
 
     def __init__(self, tracer: trace.Tracer) -> None:
         self._tracer = tracer
 
     def begin(self, span: Span, parent: Context | None) -> trace.Span:
+        hide(span)
         attributes, span.attributes = span.attributes, {}
         return self._tracer.start_span(span.name, parent, span.kind, attributes)
 
     def end(self, span: Span, current: trace.Span) -> None:
+        hide(span)
         current.set_attributes(span.attributes)
         for name, at, attributes in span.events:
             current.add_event(name, attributes, at)
@@ -163,6 +188,8 @@ class OwnSpans:
                     if time.monotonic() < self._again_at:
                         self._put_aside(spans)
                         continue
+                    for span in spans:
+                        hide(span)
                     write = write or self._make()
                     write(spans)
                 except Exception as error:  # noqa: BLE001  # whatever it is, a run does not fail of it
@@ -181,6 +208,8 @@ class OwnSpans:
         """Keeps spans that were not taken, and says so at the first ones."""
         fate = "they are lost"
         if self._spare is not None:
+            for span in spans:
+                hide(span)
             try:
                 self._spare.write(spans)
                 fate = f"they are kept in {self._spare.path}; `orchestrator replay ID --otlp` sends them later"
