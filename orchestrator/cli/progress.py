@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 WIDTH_OF_VALUE = 100
+_READ = 2_000
+"""Characters of a value that are looked at to show its beginning."""
 
 
 class Progress:
@@ -130,7 +132,8 @@ def _arguments(arguments: dict[str, Any]) -> str:
 
 
 def _one_line(text: str, width: int = WIDTH_OF_VALUE) -> str:
-    flat = printable(" ".join(text.split()))
+    # Masked before it is cut: half a secret is not seen to be one.
+    flat = printable(" ".join(mask(text[:_READ]).split()))
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
