@@ -5,6 +5,7 @@
 | `console` | lines after `$ ` are run in one shell, what stands below each is what it must print (stderr included) |
 | `bash`, `sh` | run as a script, which must succeed |
 | `python` | run as a program, which must succeed |
+| `python`, `markdown` with `<!-- file: NAME -->` above it | written there for later blocks |
 | `json`, `toml` | parsed; with `<!-- file: NAME -->` above it, written there for later blocks |
 | `text` with `<!-- output -->` above it | what the last `bash` or `python` block printed |
 | `text`, `mermaid`, `yaml`, `markdown` | for reading |
@@ -127,6 +128,8 @@ class Sitting:
                 self._console(block)
             case "bash" | "sh":
                 self._printed = self._run(block, ["bash", "-euo", "pipefail", "-c", block.text])
+            case "python" | "markdown" if "file" in block.notes:
+                self._write(block)
             case "python":
                 self._printed = self._run(block, [sys.executable, "-c", block.text])
             case "json" | "toml":
@@ -162,10 +165,13 @@ class Sitting:
             json.loads(block.text) if block.language == "json" else tomllib.loads(block.text)
         except ValueError as error:
             raise block.wrong(f"not {block.language.upper()}: {error}") from error
-        if name := block.notes.get("file"):
-            place = self.folder / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(block.text, encoding="utf-8")
+        if "file" in block.notes:
+            self._write(block)
+
+    def _write(self, block: Block) -> None:
+        place = self.folder / block.notes["file"]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(block.text, encoding="utf-8")
 
     def _run(self, block: Block, command: Sequence[str], exit_code: int | None = None) -> str:
         wanted = int(block.notes.get("exit", "0")) if exit_code is None else exit_code
