@@ -191,7 +191,8 @@ class _Entry:
     def _variable(self, name: str, value: str) -> str:
         """A variable in place of `value`, under a name that no other value has."""
         server, plain = (_UNFIT.sub("_", text).strip("_").upper() or "MCP" for text in (self._server.name, name))
-        base = f"{server}_{plain}" if not server[0].isdigit() else f"MCP_{server}_{plain}"
+        base = plain if plain.startswith(server) else f"{server}_{plain}"
+        base = f"MCP_{base}" if base[0].isdigit() else base
         own = [name] if name in self._server.env and name.isidentifier() and name.isascii() else []
         for variable in chain(own, [base], (f"{base}_{number}" for number in count(2))):
             if self._values.setdefault(variable, value) == value:

@@ -152,7 +152,7 @@ def _expanded(servers: Servers, name: str) -> tuple[ServerSettings | None, list[
 
 def _command(server: ServerSettings) -> list[Finding]:
     """Whether its program is there."""
-    if server.transport != "stdio" or not server.command or server.warnings:
+    if server.transport != "stdio" or not server.command:
         return []
     command = os.path.join(server.cwd or "", server.command) if os.sep in server.command else server.command
     if shutil.which(command, path=server.env.get("PATH")):
@@ -203,7 +203,11 @@ class _Look:
     def seen(self, seen: ServerSeen, seconds: float) -> ServerSeen:
         server, noise = self.server, self.servers.noise(self.name)
         trouble = not server.up or bool(noise)
-        problem = self._masked(server.problem).partition(". Its last lines:")[0] if not server.up else ""
+        problem = (
+            self._masked(server.problem).partition(". Its last lines:")[0].partition(" [type=")[0]
+            if not server.up
+            else ""
+        )
         if noise:
             problem = problem or f"it writes to its standard output what is none of the protocol: {self._masked(noise)}"
         tools = _tools(self.offers)

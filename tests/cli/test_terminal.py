@@ -1,6 +1,7 @@
 """What a person sees: the command in a real terminal of 80 columns, drawn by tmux."""
 
 import contextlib
+import json
 import os
 import pty
 import shlex
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import COMMAND, EFFECTS, call, environment, plain, record, servers, write_cards
+from orchestrator.cli.page import columns
+from tests.support.command import AWKWARD, COMMAND, EFFECTS, call, environment, plain, record, servers, write_cards
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not on PATH")
 
@@ -131,3 +133,50 @@ def test_a_question_at_the_terminal(tmp_path: Path, keys: bytes, code: int, paid
     assert '"text": "rent"' in shown, "the arguments are shown"
     assert (tmp_path / "ledger").exists() == paid
     assert ("orchestrator resume" in shown) == (code == 130)
+
+
+def test_doctor_in_a_terminal(screen: Screen, tmp_path: Path) -> None:
+    """Rows are cut between words at the terminal's width, with Chinese letters counted as two columns."""
+    fall = plain(AWKWARD, "--fall")
+    servers(
+        tmp_path / ".mcp.json", **{"客户名单": fall, "fx": {"command": "${没有}", "env": {"A": "${UNSET_VARIABLE}"}}}
+    )
+    lines = screen("doctor", "--offline")
+    assert lines[-1] == "code=2"
+    wide = next(line for line in lines if "客户名单" in line)
+    plainly = next(line for line in lines if line.startswith("  - fx"))
+    assert columns(wide[: wide.index("stdio")]) == columns(plainly[: plainly.index("stdio")])
+    start = next(n for n, line in enumerate(lines) if "UNSET_VARIABLE" in line)
+    assert lines[start].startswith("  ✗ server fx: ")
+    assert lines[start + 1].startswith("    "), "what goes on stands below its beginning"
+    assert all(columns(line) <= 80 for line in lines)
+
+
+def test_an_input_is_asked_for_once_and_a_secret_one_is_not_shown(tmp_path: Path) -> None:
+    entry = plain(AWKWARD, "--pid", "${input:where}")
+    inputs = [{"id": "where", "description": "Where to write", "password": True}]
+    text = json.dumps({"servers": {"one": entry, "two": entry}, "inputs": inputs})
+    (tmp_path / "mcp.json").write_text(text)
+    ours, theirs = pty.openpty()
+    command = [str(COMMAND), "tools", "--json"]
+    env = environment(tmp_path / "home")
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=env, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        said = b""
+        while b"where (Where to write): " not in said:
+            said += os.read(ours, 1024)
+        os.write(ours, f"{tmp_path}/typed-by-hand\n".encode())
+        out, _ = process.communicate(timeout=60)
+    with contextlib.suppress(OSError):
+        while more := os.read(ours, 1024):
+            said += more
+    os.close(ours)
+    assert said.count(b"Where to write") == 1
+    assert b"typed-by-hand" not in said
+    assert (tmp_path / "typed-by-hand").exists()
+    assert {each["name"]: each["up"] for each in json.loads(out)["servers"] if not each["bundled"]} == {
+        "one": True,
+        "two": True,
+    }

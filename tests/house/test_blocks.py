@@ -70,6 +70,13 @@ sleep 86400
     ```bash
     test -f conf/a.json
     ```
+<!-- file: conf/tool.py -->
+```python
+raise SystemExit("written, not run")
+```
+```bash
+grep -q "not run" conf/tool.py
+```
 ```text
 a drawing
 ```

@@ -68,6 +68,16 @@ def model_server(answer: Callable[[dict[str, Any]], Reply]) -> Iterator[ModelSer
             self.end_headers()
             self.wfile.write(content)
 
+        def do_GET(self) -> None:
+            """The list of models, which costs nothing; only for who has the key."""
+            right = self.headers.get("authorization") == "Bearer sk-loopback"
+            listed = {"data": [{"id": "loop"}, {"id": "other"}]}
+            content = json.dumps(listed if right else {"error": {"message": "wrong key"}}).encode()
+            self.send_response((200 if self.path == "/v1/models" else 404) if right else 401)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
         def log_message(self, format: str, *args: Any) -> None:
             del format, args
 
