@@ -138,9 +138,7 @@ def test_a_question_at_the_terminal(tmp_path: Path, keys: bytes, code: int, paid
 def test_doctor_in_a_terminal(screen: Screen, tmp_path: Path) -> None:
     """Rows are cut between words at the terminal's width, with Chinese letters counted as two columns."""
     fall = plain(AWKWARD, "--fall")
-    servers(
-        tmp_path / ".mcp.json", **{"客户名单": fall, "fx": {"command": "${没有}", "env": {"A": "${UNSET_VARIABLE}"}}}
-    )
+    servers(tmp_path / ".mcp.json", 客户名单=fall, fx={"command": "${没有}", "env": {"A": "${UNSET_VARIABLE}"}})
     lines = screen("doctor", "--offline")
     assert lines[-1] == "code=2"
     wide = next(line for line in lines if "客户名单" in line)
