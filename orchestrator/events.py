@@ -145,7 +145,8 @@ class ToolResult(Event):
     """The one answer to a call. `usage` and `cost` are a child run's, over its whole tree; `child` is its run id.
 
     `error` is None when it worked, else a short kind: `tool_error`, `timeout`, `unavailable`, `invalid_arguments`,
-    `unknown_tool`, `denied`, or a protocol error's code. A `denied` call was never sent and is no failure.
+    `unknown_tool`, `input_required` (the server asks for what nobody can give), `denied`, or a protocol error's code. A
+    `denied` call is no failure: it was never sent, or a person declined what its server asked for.
     """
 
     type: Literal["tool.result"] = "tool.result"
@@ -188,8 +189,55 @@ class ApprovalAsked(Event):
     digest: str
 
 
+class Question(_Model):
+    """What a server asks of a person in the middle of a call: a form of the `requested` schema, or a visit of `url`.
+
+    `key` is its name for the server, `round` counts from 1 within the call, `digest` is what a verdict must name.
+    `action` is None until it is answered; `content` is a form's.
+    """
+
+    key: str
+    round: int = 1
+    message: str
+    requested: dict[str, Any] | None = None
+    url: str | None = None
+    digest: str = ""
+    action: Literal["accept", "decline", "cancel"] | None = None
+    content: dict[str, Any] | None = None
+
+
+class InputAsked(Event):
+    """A server needs a person before it goes on with a call: the questions of all rounds, those answered included.
+
+    `state` goes back to the server with the answers to `round`. `restarts`: the server asks within the running call, so
+    an answer that comes when that has ended makes the call again from its beginning.
+    """
+
+    type: Literal["input.asked"] = "input.asked"
+    call: str
+    tool: str
+    server: str
+    arguments: dict[str, Any]
+    questions: tuple[Question, ...]
+    round: int = 1
+    state: str | None = None
+    restarts: bool = False
+
+    @property
+    def open(self) -> Question | None:
+        """The first question without an answer."""
+        return next((question for question in self.questions if question.action is None), None)
+
+    @property
+    def refused(self) -> bool:
+        """Whether an answer to the last round was no, or none."""
+        return any(each.action in ("decline", "cancel") for each in self.questions if each.round == self.round)
+
+
 class ApprovalDecided(Event):
-    """The first verdict on a call. `arguments` are those that the person put in the place of the asked ones."""
+    """The first verdict on a call, or on what a server asks. `arguments` go in the place of the asked ones, or are a
+    form's content. `dismissed`: neither yes nor no to a server's question. `held`: the running call has the answer.
+    """
 
     type: Literal["approval.decided"] = "approval.decided"
     call: str
@@ -197,6 +245,8 @@ class ApprovalDecided(Event):
     digest: str
     note: str = ""
     arguments: dict[str, Any] | None = None
+    dismissed: bool = False
+    held: bool = False
 
 
 class HookApplied(Event):
@@ -255,6 +305,7 @@ JournalEvent = (
     | ToolInDoubt
     | ToolRetried
     | ApprovalAsked
+    | InputAsked
     | ApprovalDecided
     | HookApplied
     | LimitReached
@@ -325,13 +376,18 @@ class ToolResultEvent(RunEvent):
 
 
 class ApprovalEvent(RunEvent):
-    """A call waits for a person. `call` is its path over the tree, which is what `approve` takes."""
+    """A call waits for a person. `call` is its path over the tree, which is what `approve` takes.
+
+    `input`: the call was made, and its server asks for this before it goes on. Keys are `server`, `message`, and either
+    `schema`, a JSON Schema, or `url` with its `host`.
+    """
 
     type: Literal["approval"] = "approval"
     call: str
     tool: str
     arguments: dict[str, Any]
     reason: str
+    input: dict[str, Any] | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class UsageEvent(RunEvent):

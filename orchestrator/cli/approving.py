@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from orchestrator.cli import forms
 from orchestrator.cli.listing import open_journal, resolve_run
-from orchestrator.cli.progress import Progress, wanted
+from orchestrator.cli.progress import Progress, printable, wanted
 from orchestrator.cli.running import options
 from orchestrator.errors import ConfigurationError
 
@@ -73,7 +74,8 @@ class TerminalApprover:
     async def __call__(self, request: "ApprovalRequest", /) -> "Verdict | None":
         async with self._turn:
             with self._progress.paused():
-                return await _ask(request)
+                termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
+                return await (_ask(request) if request.input is None else forms.ask(request, _line))
 
 
 async def _ask(request: "ApprovalRequest") -> "Verdict | None":
@@ -83,8 +85,7 @@ async def _ask(request: "ApprovalRequest") -> "Verdict | None":
     out = sys.stderr
     print(f"\n{request.agent} wants to call {request.tool}   ({request.call})", file=out)
     print(wanted(request.arguments, indent=2), file=out)
-    print(f"asked because: {request.reason}", file=out)
-    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
+    print(f"asked because: {printable(request.reason)}", file=out)
     while True:
         print(QUESTION, end="", file=out, flush=True)
         answer = await _line()

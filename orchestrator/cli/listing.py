@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cli.progress import wanted
-from orchestrator.cli.running import options
+from orchestrator.cli.running import options, waiting
 from orchestrator.config import home
 from orchestrator.errors import ConfigurationError, UnknownRun
 from orchestrator.masking import mask
@@ -141,8 +140,7 @@ async def _show(chosen: Options, run_id: str, *, as_json: bool) -> int:
     print(f"{result.run_id}  {result.status} ({result.stop_reason})  trace {result.trace_id}")
     _print_tree(states, run_id, 0)
     for request in result.approvals:
-        print(f"waits for approval: {request.call}  {request.agent} wants {request.tool} {wanted(request.arguments)}")
-        print(f"  because: {request.reason}")
+        print("\n".join(waiting(request)))
     print(mask(result.answer))
     return 0
 

@@ -142,7 +142,11 @@ def _approve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every call that waits")
     parser.add_argument("--deny", action="store_true", help="say no")
     parser.add_argument("--note", default="", metavar="TEXT", help="a word to the model")
-    parser.add_argument("--arguments", metavar="JSON|@FILE", help="send these arguments in place of the asked ones")
+    parser.add_argument(
+        "--arguments",
+        metavar="JSON|@FILE",
+        help="send these in place of the asked arguments, or as what a server asks for",
+    )
 
 
 COMMANDS: Sequence[tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = (

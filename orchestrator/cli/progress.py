@@ -86,10 +86,10 @@ class Progress:
                 self._print(event, f"→ {short_name(event.tool)} {_arguments(event.arguments)}")
             case ToolResultEvent():
                 mark = "✗" if event.is_error else "✓"
-                text = f" {_one_line(event.observation)}" if event.is_error else ""
+                text = f" {one_line(event.observation)}" if event.is_error else ""
                 self._print(event, f"{mark} {short_name(event.tool)} {event.seconds:.1f} s{text}")
             case ErrorEvent():
-                self._print(event, f"! {_one_line(event.error, 300)}")
+                self._print(event, f"! {one_line(event.error, 300)}")
             case FinalAnswerEvent():
                 self._print(event, "answered" if event.status == "finished" else f"stopped ({event.stop_reason})")
             case _:
@@ -128,10 +128,11 @@ def short_name(tool: str) -> str:
 
 
 def _arguments(arguments: dict[str, Any]) -> str:
-    return " ".join(f"{key}={_one_line(json.dumps(value, ensure_ascii=False))}" for key, value in arguments.items())
+    return " ".join(f"{key}={one_line(json.dumps(value, ensure_ascii=False))}" for key, value in arguments.items())
 
 
-def _one_line(text: str, width: int = WIDTH_OF_VALUE) -> str:
+def one_line(text: str, width: int = WIDTH_OF_VALUE) -> str:
+    """At most so many characters, with no line break and nothing that a terminal would obey."""
     # Masked before it is cut: half a secret is not seen to be one.
     flat = printable(" ".join(mask(text[:_READ]).split()))
     return flat if len(flat) <= width else flat[: width - 1] + "…"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.cli.asking import ask
 from orchestrator.cli.interrupts import parking
-from orchestrator.cli.progress import Progress, say, wanted
+from orchestrator.cli.progress import Progress, printable, say, wanted
 from orchestrator.config import Settings
 from orchestrator.errors import ConfigurationError
 from orchestrator.events import Limits, PublicEvent, Status
@@ -19,7 +19,7 @@ from orchestrator.options import Options
 from orchestrator.orchestrator import Orchestrator
 
 if TYPE_CHECKING:
-    from orchestrator.runtime.result import RunResult
+    from orchestrator.runtime.result import ApprovalRequest, RunResult
     from orchestrator.runtime.sittings import RunOptions
 
 EXIT_CODES: dict[Status, int] = {"finished": 0, "failed": 1, "stopped": 3, "parked": 4, "cancelled": 130}
@@ -90,7 +90,8 @@ def run_options(arguments: Namespace, progress: Progress) -> "RunOptions":
     from orchestrator.runtime.sittings import RunOptions  # noqa: PLC0415 - imports the MCP package
 
     there = sys.stdin.isatty() and sys.stderr.isatty()
-    approver = TerminalApprover(progress) if there and arguments.approve == "ask" else None
+    # With `all`, only what a server asks is left to ask: nobody but a person knows the answer.
+    approver = TerminalApprover(progress) if there and arguments.approve != "none" else None
     return RunOptions(approve=arguments.approve, approver=approver, role=getattr(arguments, "role", None))
 
 
@@ -116,15 +117,29 @@ def report(result: "RunResult", arguments: Namespace, settings: Settings) -> int
 
 def how_to_go_on(result: "RunResult") -> str:
     """What a parked run waits for, and the commands that let it go on."""
-    lines = [
-        f"waiting for approval: {request.call}  {request.agent} wants {request.tool} "
-        f"{wanted(request.arguments)}\n  because: {request.reason}\n"
-        f"  orchestrator approve {result.run_id} {request.call}        (or with --deny)"
-        for request in result.approvals
-    ]
+    lines = [line for request in result.approvals for line in (*waiting(request), _command(result, request))]
     if not lines:
         lines.append(f"interrupted; run {result.run_id} is parked")
     return "\n".join([*lines, f"then: orchestrator resume {result.run_id}"])
+
+
+def waiting(request: "ApprovalRequest") -> list[str]:
+    """What waits, and why, with nothing in it that a terminal would obey."""
+    what = f"waiting for approval: {request.call}  {request.agent} wants {request.tool} {wanted(request.arguments)}"
+    lines = [what, f"  because: {' '.join(request.reason.split())}"]
+    asked = request.input or {}
+    if "schema" in asked:
+        lines.append(f"  fields: {json.dumps(asked['schema'], ensure_ascii=False)}")
+    if "url" in asked:
+        lines.append(f"  page: {asked['url']}  at {asked['host']}; open it yourself, if you trust this host")
+    return [printable(line) for line in lines]
+
+
+def _command(result: "RunResult", request: "ApprovalRequest") -> str:
+    """How to answer it. A form that has fields needs their values."""
+    fields = (request.input or {}).get("schema", {}).get("properties")
+    values = " --arguments '{…}'" if fields else ""
+    return f"  orchestrator approve {result.run_id} {request.call}{values}        (or with --deny)"
 
 
 def closing_line(result: "RunResult", between: str = " · ") -> str:

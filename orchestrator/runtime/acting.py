@@ -1,6 +1,5 @@
 """Answers the calls of a turn: each gets exactly one answer, whatever happens to it or to the others."""
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
@@ -12,8 +11,9 @@ import anyio.abc
 
 from orchestrator.events import ApprovalAsked, Effect, HookApplied, ToolInDoubt, ToolIntent, ToolResult, ToolRetried
 from orchestrator.models.base import CallReady
-from orchestrator.runtime import wire
+from orchestrator.runtime import wire, words
 from orchestrator.runtime.agent import Agent
+from orchestrator.runtime.asking import Asking
 from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.recorder import Recorder
@@ -22,6 +22,7 @@ from orchestrator.runtime.state import is_object
 from orchestrator.runtime.tree import CALLER, Caller, Tree
 from orchestrator.tools import results
 from orchestrator.tools.arguments import InvalidArguments, canonical
+from orchestrator.tools.calling import ROUNDS
 from orchestrator.tools.policy import Decision
 from orchestrator.tools.toolset import AGENTS, BUILTIN, Offer, Reply, nearest
 from orchestrator.tracing.port import ToolFacts, ToolOutcome
@@ -33,14 +34,6 @@ REPEATABLE: frozenset[Effect] = frozenset({"read", "idempotent", "agent"})
 
 EARLY: Effect = "read"
 """Calls that may start while the reply is still coming in: what changes anything waits until its intent is durable."""
-
-IN_DOUBT = (
-    "this call was under way when the process that ran it was stopped. It may or may not have taken effect, and it was "
-    "not repeated. Find out with another tool whether it did before you go on."
-)
-
-
-CUT_OFF = "your reply reached its output limit in the middle of this call. Make the call again with less in it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +73,8 @@ class Outcome:
 class Acting:
     """Prepares, sends and records the calls of one run."""
 
-    def __init__(self, tree: Tree, agent: Agent, recorder: Recorder, ledger: Ledger) -> None:
+    def __init__(self, tree: Tree, agent: Agent, recorder: Recorder, ledger: Ledger, asking: Asking) -> None:
+        self._asking = asking
         self._tree = tree
         self._agent = agent
         self._recorder = recorder
@@ -132,14 +126,12 @@ class Acting:
         if call.interrupted:
             return self._settle(call)
         if call.phase == "denied":
-            self._refuse(
-                call, Refused(error="denied", observation=_denied(call.call.name, "a person said no", call.note))
-            )
+            self._refuse(call, Refused(error="denied", observation=words.refused(call)))
             return None
         if call.phase == "approved":
             wish = self._checked(call)
         elif self._cut_off(call):
-            wish = Refused(error="invalid_arguments", observation=results.failure(call.call.name, CUT_OFF))
+            wish = Refused(error="invalid_arguments", observation=results.failure(call.call.name, words.CUT_OFF))
         else:
             wish = await self._hooked(call, self._wish(call.call.name, call.call.arguments))
         if isinstance(wish, Refused):
@@ -147,12 +139,12 @@ class Acting:
             return None
         decision = self._judge(wish, approved=call.phase == "approved")
         if decision.verdict == "deny":
-            self._refuse(call, Refused(error="denied", observation=_denied(wish.offer.name, decision.reason)))
+            self._refuse(call, Refused(error="denied", observation=words.denied(wish.offer.name, decision.reason)))
             return None
         if decision.verdict == "ask":
             self._ask(call, wish, decision.reason)
             return None
-        return self._intend(call, wish, attempt=1)
+        return self._intend(call, wish, attempt=call.attempt + 1)
 
     def _cut_off(self, call: CallState) -> bool:
         """Whether a reply ended at its output limit inside this call; what is missing must not be guessed."""
@@ -207,7 +199,7 @@ class Acting:
             match await hook(moment):
                 case Veto(reason) | Redirect(reason):
                     self._note_hook(hook, call, "veto", text=reason)
-                    wish = Refused(error="denied", observation=_denied(wish.offer.name, reason))
+                    wish = Refused(error="denied", observation=words.denied(wish.offer.name, reason))
                 case Replace(arguments=dict() as arguments):
                     self._note_hook(hook, call, "replace", arguments=arguments)
                     wish = Wish(offer=wish.offer, arguments=arguments)
@@ -232,7 +224,7 @@ class Acting:
         """A call that was under way when a process died: sent again only if that is safe, else in doubt."""
         name = call.call.name
         if call.effect not in REPEATABLE:
-            text = results.failure(name, IN_DOUBT)
+            text = results.failure(name, words.IN_DOUBT)
             self._recorder.note(self._recorder.make(ToolInDoubt, call=call.call.id, tool=name, observation=text))
             return None
         offer = self._offer(name)
@@ -241,7 +233,7 @@ class Acting:
             return None
         wish = Wish(offer=offer, arguments=dict(call.arguments or {}))
         if (decision := self._judge(wish, approved=True)).verdict == "deny":  # it may have been forbidden since
-            self._refuse(call, Refused(error="denied", observation=_denied(name, decision.reason)))
+            self._refuse(call, Refused(error="denied", observation=words.denied(name, decision.reason)))
             return None
         attempt = call.attempt + 1
         if call.effect != "agent":  # an agent's call is not made again: its run goes on where it stopped
@@ -316,14 +308,23 @@ class Acting:
         assert reply is not None, "an execution that is done has a reply"
         if reply.waiting:
             return
+        if reply.asked is not None:
+            if self._asking.note(ready.call, ready.wish.offer.server.name, reply.asked):
+                return
+            problem = f"its server asked a person for more input {ROUNDS} times"
+            reply = Reply(text=results.failure(ready.wish.offer.name, problem), error="input_required", meta={})
         spent = wire.spent(reply.meta) if ready.wish.offer.effect == "agent" else None
+        call = self._asking.find(ready.call)
+        refused = call is not None and call.input is not None and call.input.refused
         self._recorder.note(
             self._recorder.make(
                 ToolResult,
                 call=ready.call,
                 tool=ready.wish.offer.name,
-                observation=results.cut(_noted(ready.wish) + reply.text if ready.changed else reply.text),
-                error=reply.error,
+                observation=results.cut(
+                    words.remarks(call, ready.wish.arguments if ready.changed else None) + reply.text
+                ),
+                error="denied" if refused and reply.error == "tool_error" else reply.error,
                 seconds=outcome.seconds,
                 child=spent.run if spent is not None else None,
                 usage=spent.usage if spent is not None else None,
@@ -357,12 +358,16 @@ class Acting:
         if wish.offer.server.name in (AGENTS, BUILTIN):
             return await self._call_inside(wish, call)
         meta = {wire.KEY: self._path(call)}
-        with anyio.CancelScope(deadline=self._ledger.deadline):  # waiting for a turn takes of the run's time as well
+        with anyio.CancelScope(deadline=self._ledger.deadline) as scope:  # waiting for a turn takes of its time as well
             async with self._tree.slots:
                 await self._tree.hold()
-                return await self._agent.toolset.call(
-                    wish.offer, wish.arguments, timeout=self._tree.tool_timeout, meta=meta
+                given = self._asking.given(call, wish.offer.server.name, scope)
+                reply = await self._agent.toolset.call(
+                    wish.offer, wish.arguments, timeout=self._tree.tool_timeout, meta=meta, given=given
                 )
+            if self._asking.errors:
+                raise self._asking.errors[0]
+            return reply
         problem = "the run's time was up before it answered; the call was stopped"
         return Reply(text=results.failure(wish.offer.name, problem), error="timeout", meta={})
 
@@ -391,16 +396,3 @@ class Acting:
 
 def _key(wish: Wish) -> str:
     return f"{wish.offer.name} {canonical(wish.arguments)}"
-
-
-def _noted(wish: Wish) -> str:
-    """Said before a result that the model would otherwise take for that of the call it made."""
-    return f"[Sent with other arguments than yours: {json.dumps(wish.arguments, ensure_ascii=False)}]\n"
-
-
-def _denied(tool: str, reason: str, note: str = "") -> str:
-    said = f" ({note})" if note else ""
-    return (
-        f"Denied: {tool} was not called: {reason}{said}. Do not make this call again; go on without it, or say in your "
-        f"answer what is missing."
-    )

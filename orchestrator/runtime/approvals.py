@@ -2,15 +2,18 @@
 
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.errors import ConfigurationError
 from orchestrator.events import ApprovalDecided
 from orchestrator.runtime.journal import Journal
 from orchestrator.runtime.result import ApprovalRequest, pending
+from orchestrator.runtime.runstate import CallState, RunState
 from orchestrator.runtime.sittings import history
 from orchestrator.runtime.tree import Verdict
 from orchestrator.tools.arguments import ArgumentSchema, InvalidArguments
+from orchestrator.tools.elicitation import content
 
 
 async def waiting(journal: Journal, root: str) -> list[ApprovalRequest]:
@@ -36,23 +39,21 @@ async def give_verdict(
     try:
         states = await history(journal, root)
         chosen = _chosen(root, list(pending(states)), call, every)
-        for request in chosen:
-            parent, _, own = request.call.rpartition("/")
-            state = states[f"{root}/{parent}" if parent else root]
-            asked = next(item for item in state.calls if item.call.id == own)
-            if verdict.arguments is not None:
-                await _check(journal, state.run.tools, request.tool, verdict.arguments)
+        given = [await _arguments(journal, *_found(states, root, request), verdict) for request in chosen]
+        for request, arguments in zip(chosen, given, strict=True):
+            state, asked = _found(states, root, request)
             event = ApprovalDecided(
                 seq=state.seq + 1,
                 at=time.time(),
                 run=state.run.run,
                 agent=state.run.agent,
                 turn=state.turn,
-                call=own,
+                call=asked.call.id,
                 approved=verdict.approved,
                 digest=asked.digest,
                 note=verdict.note.encode("utf-8", "replace").decode(),
-                arguments=verdict.arguments,
+                arguments=arguments,
+                dismissed=verdict.dismissed,
             )
             await journal.append(claim, [event], durable=True)
             states = await history(journal, root)
@@ -61,14 +62,30 @@ async def give_verdict(
         await journal.release(claim)
 
 
+def _found(states: Mapping[str, RunState], root: str, request: ApprovalRequest) -> tuple[RunState, CallState]:
+    parent, _, own = request.call.rpartition("/")
+    state = states[f"{root}/{parent}" if parent else root]
+    return state, next(item for item in state.calls if item.call.id == own)
+
+
+async def _arguments(journal: Journal, state: RunState, call: CallState, verdict: Verdict) -> dict[str, Any] | None:
+    """What a verdict sends. Refuses what would be refused later, before the one verdict on the call is spent on it."""
+    if not verdict.approved:
+        return None
+    try:
+        if call.input is not None and call.input.open is not None:
+            return content(call.input.open, verdict.arguments)
+        if verdict.arguments is not None:
+            await _check(journal, state.run.tools, call.call.name, verdict.arguments)
+    except InvalidArguments as error:
+        raise ConfigurationError(f"{call.call.name}: {error}") from error
+    return verdict.arguments
+
+
 async def _check(journal: Journal, tools: str, tool: str, arguments: dict[str, Any]) -> None:
-    """Refuses arguments that the tool would refuse, before the one verdict on the call is spent on them."""
     for spec in json.loads(await journal.body(tools)):
         if spec["name"] == tool:
-            try:
-                ArgumentSchema(spec["parameters"]).check(dict(arguments))
-            except InvalidArguments as error:
-                raise ConfigurationError(f"{tool}: {error}") from error
+            ArgumentSchema(spec["parameters"]).check(dict(arguments))
 
 
 def _chosen(root: str, requests: list[ApprovalRequest], call: str | None, every: bool) -> list[ApprovalRequest]:

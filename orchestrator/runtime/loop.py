@@ -14,7 +14,6 @@ import anyio
 
 from orchestrator.errors import ModelError
 from orchestrator.events import (
-    ApprovalDecided,
     HookApplied,
     LimitReached,
     ModelFailed,
@@ -32,12 +31,12 @@ from orchestrator.messages import Cost, Usage
 from orchestrator.models.base import CallReady, ModelReply, ModelRequest, TextDelta
 from orchestrator.runtime.acting import Acting
 from orchestrator.runtime.agent import Agent
+from orchestrator.runtime.asking import Asking
 from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Grant, Ledger, Refusal, Request
-from orchestrator.runtime.publish import call_path
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.requests import draft_of
-from orchestrator.runtime.result import ApprovalRequest, totals
+from orchestrator.runtime.result import totals
 from orchestrator.runtime.runstate import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait
 from orchestrator.runtime.state import decide
 from orchestrator.runtime.tree import Tree
@@ -59,7 +58,8 @@ class Loop:
         self._recorder = recorder
         self._ledger = ledger
         self._prompt = Prompt(agent.model.codec, agent.system, agent.specs)
-        self._acting = Acting(tree, agent, recorder, ledger)
+        self._asking = Asking(tree, recorder, ledger)
+        self._acting = Acting(tree, agent, recorder, ledger, self._asking)
 
     @property
     def state(self) -> RunState:
@@ -96,33 +96,10 @@ class Loop:
     async def _wait(self, calls: Sequence[CallState]) -> None:
         """Asks whoever can be asked now, one call after the other; when nobody is there, the run parks."""
         await self._recorder.save(durable=True)
-        for call in calls:
-            if call.phase != "waiting" or self._tree.approver is None:
-                continue
-            request = ApprovalRequest(
-                call=call_path(self.state.run.run, call.call.id),
-                agent=self._agent.name,
-                tool=call.call.name,
-                arguments=call.arguments or {},
-                reason=call.reason,
-            )
-            asked = anyio.current_time()
-            verdict = await self._tree.approver(request)
-            self._ledger.extend(anyio.current_time() - asked)
-            if verdict is None:
-                self._tree.approver = None
-            else:
-                self._recorder.note(
-                    self._recorder.make(
-                        ApprovalDecided,
-                        call=call.call.id,
-                        approved=verdict.approved,
-                        digest=call.digest,
-                        note=verdict.note,
-                        arguments=verdict.arguments,
-                    )
-                )
-                await self._recorder.save(durable=True)
+        for each in calls:
+            call: CallState | None = each
+            while call is not None and call.phase == "waiting" and await self._asking.put(call):
+                call = self._asking.find(call.call.id)  # a server may have asked several things at once
         if isinstance(decide(self.state), Wait):
             self._recorder.note(self._recorder.make(RunParked, reason="approval"))
 

@@ -1,12 +1,16 @@
 """The public events that a journal event stands for."""
 
 from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
 
 from orchestrator.events import (
     ApprovalAsked,
+    ApprovalDecided,
     ApprovalEvent,
     ErrorEvent,
     FinalAnswerEvent,
+    InputAsked,
     JournalEvent,
     ModelFailed,
     ModelResult,
@@ -22,12 +26,24 @@ from orchestrator.events import (
     ToolResultEvent,
     UsageEvent,
 )
-from orchestrator.runtime.runstate import RunState
+from orchestrator.runtime.runstate import CallState, RunState
 
 
 def call_path(run: str, call: str) -> str:
     """A call's name over the whole tree: `t1.1` in the top run, `t1.1/t2.1` in the run of the agent that it called."""
     return f"{run}/{call}".partition("/")[2]
+
+
+def wanted(call: CallState) -> tuple[str, dict[str, Any] | None]:
+    """Why a call waits, and what its server asks for, if it is the server that asks."""
+    if call.input is None or (question := call.input.open) is None:
+        return call.reason, None
+    asked: dict[str, Any] = {"server": call.input.server, "message": question.message}
+    if question.url is not None:
+        asked |= {"url": question.url, "host": urlsplit(question.url).hostname or ""}
+    else:
+        asked["schema"] = question.requested or {}
+    return f"server {call.input.server} asks: {question.message}", asked
 
 
 def public(event: JournalEvent, before: RunState, after: RunState) -> Iterator[PublicEvent]:
@@ -66,17 +82,21 @@ def public(event: JournalEvent, before: RunState, after: RunState) -> Iterator[P
                 is_error=isinstance(event, ToolInDoubt) or event.error is not None,
                 seconds=event.seconds if isinstance(event, ToolResult) else 0.0,
             )
-        case ApprovalAsked():
-            yield ApprovalEvent(
-                run_id=run_id,
-                agent=agent,
-                step=step,
-                trace_id=trace_id,
-                call=call_path(event.run, event.call),
-                tool=event.tool,
-                arguments=event.arguments,
-                reason=event.reason,
-            )
+        case ApprovalAsked() | InputAsked() | ApprovalDecided():
+            call = next((item for item in after.calls if item.call.id == event.call), None)
+            if call is not None and call.phase == "waiting" and call.digest != _digest(before, event.call):
+                reason, asked = wanted(call)
+                yield ApprovalEvent(
+                    run_id=run_id,
+                    agent=agent,
+                    step=step,
+                    trace_id=trace_id,
+                    call=call_path(event.run, event.call),
+                    tool=call.call.name,
+                    arguments=dict(call.arguments or {}),
+                    reason=reason,
+                    input=asked,
+                )
         case ModelFailed():
             yield ErrorEvent(run_id=run_id, agent=agent, step=step, trace_id=trace_id, error=event.error)
         case RunFinished():
@@ -94,3 +114,8 @@ def public(event: JournalEvent, before: RunState, after: RunState) -> Iterator[P
             yield ErrorEvent(run_id=run_id, agent=agent, step=step, trace_id=trace_id, error=error)
         case _:
             return
+
+
+def _digest(state: RunState, call: str) -> str | None:
+    """What the verdict on a call that waits must name."""
+    return next((item.digest for item in state.calls if item.call.id == call and item.phase == "waiting"), None)

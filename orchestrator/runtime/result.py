@@ -7,8 +7,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_serializer
 
 from orchestrator.events import RunCancelled, RunFailed, RunFinished, Status, StopReason
 from orchestrator.messages import Cost, Usage
-from orchestrator.runtime.publish import call_path
-from orchestrator.runtime.runstate import RunState, StepRecord
+from orchestrator.runtime.publish import call_path, wanted
+from orchestrator.runtime.runstate import CallState, RunState, StepRecord
+
+RESTARTS = (
+    "the call was stopped meanwhile; with your answer it is made again from its beginning, and what it did before it "
+    "asked is done again"
+)
 
 
 class _Model(BaseModel):
@@ -54,13 +59,18 @@ class CostResult(_Model):
 
 
 class ApprovalRequest(_Model):
-    """A call that waits for a person. `call` is its path over the tree."""
+    """A call that waits for a person. `call` is its path over the tree.
+
+    `input`: the call was made, and its server asks for this before it goes on, as in `ApprovalEvent`; the arguments of
+    the verdict are the answer.
+    """
 
     call: str
     agent: str
     tool: str
     arguments: Mapping[str, Any]
     reason: str
+    input: Mapping[str, Any] | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class RunResult(_Model):
@@ -120,16 +130,25 @@ def run_result(run: str, states: Mapping[str, RunState]) -> RunResult:
 
 def pending(states: Mapping[str, RunState]) -> Iterator[ApprovalRequest]:
     """Every call of these runs that waits for a person."""
-    for run, state in states.items():
+    for state in states.values():
         for call in state.calls:
             if call.phase == "waiting" and state.end is None:
-                yield ApprovalRequest(
-                    call=call_path(run, call.call.id),
-                    agent=state.run.agent,
-                    tool=call.call.name,
-                    arguments=call.arguments or {},
-                    reason=call.reason,
-                )
+                yield request_of(state, call)
+
+
+def request_of(state: RunState, call: CallState, *, running: bool = False) -> ApprovalRequest:
+    """What a person is asked about a call that waits. `running`: its server waits for the answer at this moment."""
+    reason, asked = wanted(call)
+    if call.input is not None and call.input.restarts and not running:
+        reason += f" ({RESTARTS})"
+    return ApprovalRequest(
+        call=call_path(state.run.run, call.call.id),
+        agent=state.run.agent,
+        tool=call.call.name,
+        arguments=call.arguments or {},
+        reason=reason,
+        input=asked,
+    )
 
 
 def totals(states: Iterable[RunState]) -> tuple[Usage, Cost]:

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from orchestrator.events import (
     Effect,
+    InputAsked,
     LimitReached,
     ModelFailed,
     RunCancelled,
@@ -23,7 +24,8 @@ from orchestrator.runtime.breakers import Breakers
 class CallState(NamedTuple):
     """One call of the current turn. `interrupted` says that a process died while it was under way.
 
-    `asked`: the model wants it; `waiting`: for a person; `approved` or `denied` by one; `sent`; `answered`.
+    `asked`: the model wants it; `waiting`: for a person; `approved` or `denied` by one; `sent`; `answered`. `input`: it
+    was sent, and its server asked a person for more.
     """
 
     call: ToolCall
@@ -38,6 +40,7 @@ class CallState(NamedTuple):
     reason: str = ""
     digest: str = ""
     note: str = ""
+    input: InputAsked | None = None
 
     @property
     def is_error(self) -> bool:

@@ -16,6 +16,7 @@ from orchestrator.events import (
     ApprovalAsked,
     ApprovalDecided,
     HookApplied,
+    InputAsked,
     JournalEvent,
     LimitReached,
     ModelFailed,
@@ -146,7 +147,7 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
             return _apply_model(state, event)
         case ToolIntent() | ToolResult() | ToolInDoubt() | ToolRetried():
             return _apply_tool(state, event)
-        case ApprovalAsked() | ApprovalDecided():
+        case ApprovalAsked() | InputAsked() | ApprovalDecided():
             return _apply_approval(state, event)
         case HookApplied():
             return _apply_hook(state, event)
@@ -279,7 +280,7 @@ def _apply_tool(state: RunState, event: ToolIntent | ToolResult | ToolInDoubt | 
             )
 
 
-def _apply_approval(state: RunState, event: ApprovalAsked | ApprovalDecided) -> RunState:
+def _apply_approval(state: RunState, event: ApprovalAsked | InputAsked | ApprovalDecided) -> RunState:
     match event:
         case ApprovalAsked():
             return _update(
@@ -290,13 +291,34 @@ def _apply_approval(state: RunState, event: ApprovalAsked | ApprovalDecided) -> 
                 reason=event.reason,
                 digest=event.digest,
             )
+        case InputAsked():
+            return _asks(state, event.call, event)
         case ApprovalDecided():
             call = next((item for item in state.calls if item.call.id == event.call), None)
             if call is None or call.phase != "waiting" or call.digest != event.digest:
                 return state  # the first verdict stands, and one on other arguments is none
+            if call.input is not None:
+                return _replied_to(state, call.input, event)
             phase = "approved" if event.approved else "denied"
             arguments = call.arguments if event.arguments is None else event.arguments
             return _update(state._replace(name="ACTING"), event.call, phase=phase, note=event.note, arguments=arguments)
+
+
+def _asks(state: RunState, call: str, asked: InputAsked, *, held: bool = False) -> RunState:
+    """The call waits for the next answer. After the last it goes on, unless it would begin anew only to be refused."""
+    if (question := asked.open) is not None:
+        return _update(state._replace(name="WAITING"), call, phase="waiting", input=asked, digest=question.digest)
+    phase = "sent" if held else "denied" if asked.restarts and asked.refused else "approved"
+    return _update(state._replace(name="ACTING"), call, phase=phase, input=asked, digest="")
+
+
+def _replied_to(state: RunState, asked: InputAsked, event: ApprovalDecided) -> RunState:
+    """An answer to the open question."""
+    action = "accept" if event.approved else "cancel" if event.dismissed else "decline"
+    given = {"action": action, "content": event.arguments if event.approved else None}
+    questions = tuple(each.model_copy(update=given) if each is asked.open else each for each in asked.questions)
+    state = _update(state, event.call, note=event.note)
+    return _asks(state, event.call, asked.model_copy(update={"questions": questions}), held=event.held)
 
 
 def _apply_hook(state: RunState, event: HookApplied) -> RunState:

@@ -20,11 +20,16 @@ from orchestrator.tracing.port import TraceContext, Tracer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a person said to a call. `arguments` are to be sent in the place of the asked ones."""
+    """What a person said to a call. `arguments` are to be sent in the place of the asked ones.
+
+    To what a server asks (`ApprovalRequest.input`), `arguments` are a form's content; without them, its defaults are.
+    `dismissed`: neither approved nor declined.
+    """
 
     approved: bool
     note: str = ""
     arguments: dict[str, Any] | None = None
+    dismissed: bool = False
 
 
 class Approver(Protocol):

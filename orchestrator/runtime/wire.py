@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from orchestrator.events import Status, StopReason
+from orchestrator.events import Question, Status, StopReason
 from orchestrator.messages import Cost, Usage
 from orchestrator.tools.arguments import canonical
 
@@ -32,6 +32,12 @@ class Spent(BaseModel):
 def digest_of_call(tool: str, arguments: Mapping[str, Any]) -> str:
     """What a verdict is bound to: the same tool with the same arguments."""
     return sha256(f"{tool} {canonical(arguments)}".encode()).hexdigest()[:16]
+
+
+def digest_of_question(tool: str, arguments: Mapping[str, Any], question: Question) -> str:
+    """What an answer is bound to: the same words and form, asked by the same tool with the same arguments."""
+    asked = question.model_dump(mode="json", include={"key", "message", "requested", "url"})
+    return digest_of_call(tool, {"arguments": arguments, "asked": asked})
 
 
 def spent(meta: Mapping[str, Any]) -> Spent | None:

@@ -6,7 +6,7 @@ come from any task. The owner's end is the server's death: calls answer "unavail
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal, cast
@@ -14,38 +14,37 @@ from typing import Any, Literal, cast
 import anyio
 import anyio.abc
 from mcp import Client
+from mcp.client.session import ElicitationFnT
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, InputRequiredResult, Tool
+from mcp_types import CallToolResult, InputRequiredResult, InputResponses, Tool
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from orchestrator.config import ServerSettings
 from orchestrator.errors import ToolUnavailable
+from orchestrator.tools.calling import Clock, Given, Line, Send, ToolTimeout
+from orchestrator.tools.elicitation import Asked
 from orchestrator.tools.stdio import Process, pipes
 from orchestrator.tracing.port import INSIDE
+
+__all__ = ["Server", "Terms", "ToolTimeout"]
 
 logger = logging.getLogger(__name__)
 
 Lost = Callable[[], None]
-Connect = Callable[[Lost], AbstractAsyncContextManager[Client]]
-"""Opens a connection; `Lost` is called when the other side has gone, where the transport sees that by itself."""
+Connect = Callable[[Lost, ElicitationFnT], AbstractAsyncContextManager[Client]]
+"""Opens a connection; `Lost` is called when the other side has gone, where the transport sees that by itself. What the
+server asks a person for goes to the other one.
+"""
 
-TIMED_OUT = -32001
 CLOSED = -32000
 STALE = -32600
 """Beside a message about the session: an HTTP server was started anew and does not know our session."""
 
 LARGEST_EVENT = 64 * 1024 * 1024
 """Bytes of one event of a streamed HTTP reply; the SDK's own limit of 1 MiB would cost the connection."""
-
-
-class ToolTimeout(Exception):
-    """A call took longer than it may; the server has been told to stop it. `seconds` is the limit."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        super().__init__(f"no answer within {seconds:g} s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +84,7 @@ class Server:
         self.name = name
         self.transport: Literal["pipe", "tcp", ""] = transport
         self.terms = terms or Terms()
-        self._slots = anyio.CapacityLimiter(self.terms.concurrency or float("inf"))
+        self._line = Line(self.terms.concurrency)
         self.tools: tuple[Tool, ...] = ()
         self.problem = ""
         self.protocol = ""
@@ -121,46 +120,33 @@ class Server:
         *,
         timeout: float | None,
         meta: Mapping[str, Any],
-    ) -> CallToolResult | InputRequiredResult:
+        given: Given | None = None,
+    ) -> CallToolResult | InputRequiredResult | Asked:
         """Calls a tool. `timeout` is the general limit, in seconds; it starts when the call's turn comes.
+
+        With `given`, what the server asks of a person is read and answered, as far as that can be done at once.
 
         Raises:
             ToolUnavailable: the server is down, or went down during the call.
             ToolTimeout: no answer in time; the server was told.
+            Unanswerable: the server asks for what no person can give.
             MCPError: the server refused the request.
         """
         client = await self._live()
         limit = self.terms.timeout or timeout
         try:
-            async with self._slots if self.terms.concurrency else nullcontext():
-                if limit is not None and _any(tool, self.terms.long_running):
-                    return await self._call_long(client, tool, arguments, limit, meta)
-                return await client.session.call_tool(
-                    tool, arguments, read_timeout_seconds=limit, meta=_meta(meta), allow_input_required=True
-                )
+            async with self._line.turn():
+                clock = Clock(limit)
+                patient = limit is not None and _any(tool, self.terms.long_running)
+                send = _sender(client, tool, arguments, _meta(meta), clock if patient else None)
+                modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+                return await self._line.call(send, given, clock, modern=modern)
         except MCPError as error:
-            if error.error.code == TIMED_OUT and limit is not None:
-                raise ToolTimeout(limit) from error
             stale = error.error.code == STALE and "session" in error.error.message.lower()
             if stale or error.error.code == CLOSED:
                 self._lose(client)
                 raise ToolUnavailable(self.name, f"server {self.name} went away during the call") from error
             raise
-
-    async def _call_long(
-        self, client: Client, tool: str, arguments: dict[str, Any], limit: float, meta: Mapping[str, Any]
-    ) -> CallToolResult | InputRequiredResult:
-        """A call whose time starts anew with each report of progress."""
-        with anyio.CancelScope(deadline=anyio.current_time() + limit) as scope:
-
-            async def report(progress: float, total: float | None, message: str | None) -> None:
-                del progress, total, message
-                scope.deadline = anyio.current_time() + limit
-
-            return await client.session.call_tool(
-                tool, arguments, progress_callback=report, meta=_meta(meta), allow_input_required=True
-            )
-        raise ToolTimeout(limit)
 
     async def _live(self) -> Client:
         if self._client is None and self._settled.is_set() and self._restart is not None:
@@ -185,7 +171,7 @@ class Server:
         scope = anyio.CancelScope(deadline=anyio.current_time() + self._start_timeout)
         try:
             with scope:
-                async with self._connect(lambda: self._lose(mine)) as client:
+                async with self._connect(lambda: self._lose(mine), self._line.elicited) as client:
                     self.tools, self.protocol = await list_tools(client), client.protocol_version
                     scope.deadline = float("inf")
                     mine = client
@@ -203,6 +189,30 @@ class Server:
             settled.set()
         if self.problem and not stop.is_set():
             logger.info("server %s: %s", self.name, self.problem)
+
+
+def _sender(client: Client, tool: str, arguments: dict[str, Any], meta: Any, patient: Clock | None) -> Send:
+    """Makes a call on a connection; the time of a `patient` clock starts anew with each report of progress."""
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        del progress, total, message
+        if patient is not None:
+            patient.restart()
+
+    async def send(
+        responses: InputResponses | None = None, state: str | None = None, /
+    ) -> CallToolResult | InputRequiredResult:
+        return await client.session.call_tool(
+            tool,
+            arguments,
+            progress_callback=report if patient is not None else None,
+            input_responses=responses,
+            request_state=state,
+            meta=meta,
+            allow_input_required=True,
+        )
+
+    return send
 
 
 def _meta(meta: Mapping[str, Any]) -> Any:
@@ -239,10 +249,10 @@ def stdio_server(name: str, start: Callable[[], Process], *, start_timeout: floa
     """A server that is a child process. `start` gives a new one, or one that runs already; it may raise OSError."""
 
     @asynccontextmanager
-    async def connect(lost: Lost) -> AsyncGenerator[Client]:
+    async def connect(lost: Lost, elicited: ElicitationFnT) -> AsyncGenerator[Client]:
         child = start()
         try:
-            async with Client(pipes(child, lost)) as client:
+            async with Client(pipes(child, lost), elicitation_callback=elicited) as client:
                 yield client
         except Exception as error:
             code, words = child.popen.poll(), child.last_words()
@@ -259,7 +269,7 @@ def http_server(name: str, settings: Callable[[], ServerSettings], *, start_time
     """A server at a URL, over streamable HTTP or, where the configuration says so, the older SSE."""
 
     @asynccontextmanager
-    async def connect(_: Lost) -> AsyncGenerator[Client]:
+    async def connect(_: Lost, elicited: ElicitationFnT) -> AsyncGenerator[Client]:
         where = settings()
         assert where.url is not None, "a server without a command has a URL"
         async with AsyncExitStack() as stack:
@@ -268,7 +278,7 @@ def http_server(name: str, settings: Callable[[], ServerSettings], *, start_time
             else:
                 http = await stack.enter_async_context(create_mcp_http_client(headers=dict(where.headers)))
                 transport = streamable_http_client(where.url, http_client=http, max_sse_event_size=LARGEST_EVENT)
-            yield await stack.enter_async_context(Client(transport))
+            yield await stack.enter_async_context(Client(transport, elicitation_callback=elicited))
 
     return Server(name, connect, start_timeout=start_timeout, transport="tcp", terms=terms)
 
@@ -277,7 +287,7 @@ def broken_server(name: str, problem: str) -> Server:
     """A server that cannot even be tried, so that whoever calls it is told why."""
 
     @asynccontextmanager
-    async def connect(_: Lost) -> AsyncGenerator[Client]:
+    async def connect(*_: object) -> AsyncGenerator[Client]:
         raise RuntimeError(problem)
         yield  # pragma: no cover - what makes this a generator
 
@@ -286,4 +296,4 @@ def broken_server(name: str, problem: str) -> Server:
 
 def local_server(name: str, server: Any) -> Server:
     """A server object of this process."""
-    return Server(name, lambda _: Client(server), start_timeout=30.0)
+    return Server(name, lambda _, elicited: Client(server, elicitation_callback=elicited), start_timeout=30.0)

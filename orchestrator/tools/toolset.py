@@ -22,6 +22,8 @@ from orchestrator.models.base import ToolSpec
 from orchestrator.tasks import background
 from orchestrator.tools import results
 from orchestrator.tools.arguments import ArgumentSchema
+from orchestrator.tools.calling import NOTHING, Given
+from orchestrator.tools.elicitation import Asked, Unanswerable
 from orchestrator.tools.names import distinct, model_name
 from orchestrator.tools.servers import Server, ToolTimeout, describe
 from orchestrator.tools.shown import shown
@@ -58,13 +60,15 @@ class Offer:
 class Reply:
     """What came of a call. `error` is a short kind, None when it worked; `meta` is what the server sent beside it.
 
-    `waiting`: there is no answer yet, an agent that was called waits for a person.
+    `waiting`: there is no answer yet, an agent that was called waits for a person. `asked`: nor is there, since the
+    server asks a person for more.
     """
 
     text: str
     error: str | None = None
     meta: Mapping[str, Any]
     waiting: bool = False
+    asked: Asked | None = None
 
 
 class Toolset:
@@ -120,27 +124,32 @@ class Toolset:
         *,
         timeout: float | None,
         meta: Mapping[str, Any],
+        given: Given = NOTHING,
     ) -> Reply:
         """Calls a tool and words whatever happens for the model.
 
-        `timeout`, in seconds, is the limit where the server has none of its own.
+        `timeout`, in seconds, is the limit where the server has none of its own; `given` is what a person has said.
         """
+        agent = offer.effect == "agent"
         try:
             async with nullcontext() if offer.server.name in (AGENTS, BUILTIN) else self._slots:
-                result = await offer.server.call(offer.tool.name, arguments, timeout=timeout, meta=meta)
+                result = await offer.server.call(
+                    offer.tool.name, arguments, timeout=timeout, meta=meta, given=None if agent else given
+                )
         except ToolUnavailable as error:
             return Reply(text=results.failure(offer.name, str(error)), error="unavailable", meta={})
         except ToolTimeout as error:
             return Reply(text=results.failure(offer.name, f"{error}; the call was stopped"), error="timeout", meta={})
+        except Unanswerable as error:
+            return Reply(text=results.failure(offer.name, str(error)), error="input_required", meta={})
         except MCPError as error:
             return Reply(text=results.failure(offer.name, str(error)), error=str(error.error.code), meta={})
         except Exception as error:  # noqa: BLE001 - whatever the SDK or a transport throws ends this call, not the run
             return Reply(text=results.failure(offer.name, describe(error)), error="bad_result", meta={})
+        if isinstance(result, Asked):
+            return Reply(text="waits for a person", meta={}, asked=result)
         if isinstance(result, InputRequiredResult):
-            if offer.effect == "agent":
-                return Reply(text="waits for approval", meta={}, waiting=True)
-            problem = "the tool asks a person for more input, which cannot be passed on yet"
-            return Reply(text=results.failure(offer.name, problem), error="input_required", meta={})
+            return Reply(text="waits for approval", meta={}, waiting=True)
         text = results.observation(result)
         if result.is_error:
             return Reply(text=results.failure(offer.name, text), error="tool_error", meta=result.meta or {})
@@ -162,6 +171,9 @@ class Toolset:
                 name = tool.name if server.name == BUILTIN else model_name(server.name, tool.name)
                 if name in self._offers:
                     name = distinct(server.name, tool.name)
+                if tool.execution is not None and tool.execution.task_support == "required":
+                    self._leave_out(name, "its server runs it only as a task, which is not supported")
+                    continue
                 try:
                     schema = ArgumentSchema(tool.input_schema)
                 except ValueError as error:

@@ -21,10 +21,10 @@ import pytest
 
 from orchestrator.events import JournalEvent, Limits, dump
 from orchestrator.messages import Usage
-from orchestrator.runtime.acting import IN_DOUBT
 from orchestrator.runtime.result import run_result
 from orchestrator.runtime.runstate import RunState
 from orchestrator.runtime.state import fold
+from orchestrator.runtime.words import IN_DOUBT
 from orchestrator.testing import SqliteJournal
 from tests.behaviour.crash import ALIVE, BUSY, FENCED, Death, Play, approve, sit
 from tests.support.processes import SECONDS, end, give, in_new_process, start, take
