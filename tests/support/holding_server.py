@@ -1,11 +1,12 @@
 """An MCP stdio server of protocol 2025-11-25, in plain Python, whose tools ask a person while the call runs.
 
 Tools: book (no annotation: it notes that it began, asks for seats, and notes what it booked), peek (the same, but
-read-only), page (sends to a URL), first (refuses with error -32042 until a page was visited), odd (asks by a schema
-that is none), task (can only be called as a task), maybe (as one or plainly). The first argument is the ledger, one
-line each time something happened.
+read-only), pair (the same, but the first two calls ask together), page (sends to a URL), first (refuses with error
+-32042 until a page was visited), odd (asks by a schema that is none), task (can only be called as a task), maybe (as
+one or plainly). The first argument is the ledger, one line each time something happened.
 """
 
+import itertools
 import json
 import sys
 import threading
@@ -20,6 +21,7 @@ EMPTY = {"type": "object", "properties": {}}
 TOOLS = [
     {"name": "book", "description": "Books.", "inputSchema": PLACE},
     {"name": "peek", "description": "Looks.", "inputSchema": PLACE, "annotations": {"readOnlyHint": True}},
+    {"name": "pair", "description": "Books.", "inputSchema": PLACE},
     {"name": "page", "description": "Needs a page.", "inputSchema": EMPTY},
     {"name": "first", "description": "Needs a page first.", "inputSchema": EMPTY},
     {"name": "odd", "description": "Asks oddly.", "inputSchema": EMPTY},
@@ -33,8 +35,8 @@ class HoldingServer:
         self.ledger, self.lock = ledger, threading.Lock()
         self.answers: dict[str, dict] = {}
         self.answered = threading.Condition()
+        self.pairs, self.together = itertools.count(), threading.Barrier(2)
         self.refused = False
-        self.asks = False
 
     def note(self, **facts: object) -> None:
         with self.lock, open(self.ledger, "a") as ledger:
@@ -57,8 +59,10 @@ class HoldingServer:
             return self.answers.pop(name)
 
     def call(self, request: object, name: str, arguments: dict) -> None:
-        if name in ("book", "peek"):
+        if name in ("book", "peek", "pair"):
             self.note(began=arguments["city"])
+            if name == "pair" and next(self.pairs) < 2:
+                self.together.wait()
             answer = self.ask(request, mode="form", message=f"Seats to {arguments['city']}?", requestedSchema=SCHEMA)
             self.note(**{name: arguments["city"]}, answer=answer)
             self.text(request, f"{name} {arguments['city']}: {json.dumps(answer, sort_keys=True)}")
