@@ -129,7 +129,7 @@ def waiting(request: "ApprovalRequest") -> list[str]:
     lines = [what, f"  because: {' '.join(request.reason.split())}"]
     asked = request.input or {}
     if "schema" in asked:
-        lines.append(f"  fields: {json.dumps(asked['schema'], ensure_ascii=False)}")
+        lines.append(f"  fields: {wanted(asked['schema'])}")
     if "url" in asked:
         lines.append(f"  page: {asked['url']}  at {asked['host']}; open it yourself, if you trust this host")
     return [printable(line) for line in lines]

@@ -319,7 +319,7 @@ def test_which_of_two_calls_asks_cannot_be_told_so_they_are_made_one_by_one(tmp_
     first, second = ([action.observation for action in step.actions] for step in result.steps[:2])
     assert any("not clear which call asks" in text for text in first)
     assert all('"accept"' in text for text in second)
-    assert asked[-2:] == ["t2.1", "t2.2"]
+    assert sorted(asked[-2:]) == ["t2.1", "t2.2"]
     assert booked(tmp_path) == len(asked)
 
 

@@ -49,13 +49,15 @@ def test_every_server_is_listed_and_one_that_is_down_says_why(listed: Ended) -> 
     assert {"charts", "tables"} <= {name for name, each in found.items() if each["bundled"]}
     assert [name for name, each in found.items() if not each["up"]] == ["gone"]
     assert "No such file" in found["gone"]["problem"]
-    assert (found["everything"]["tools"], found["git"]["tools"], found["gone"]["tools"]) == (13, 12, 0)
+    assert (found["everything"]["tools"], found["git"]["tools"], found["gone"]["tools"]) == (15, 12, 0)
 
 
 @pytest.mark.requirement("C3")
 def test_the_names_that_models_see(listed: Ended) -> None:
     everything = tools_of(listed, "everything")
-    assert len(everything) == 13
+    assert len(everything) == 14
+    left_out = {each["name"]: each["problem"] for each in listed.json["left_out"]}
+    assert "only as a task" in left_out["everything__simulate-research-query"]
     assert everything["get-sum"]["name"] == "everything__get-sum"
     assert everything["echo"]["name"] == "everything__echo"
     assert tools_of(listed, "git")["git_status"]["name"] == "git__git_status"
