@@ -52,9 +52,16 @@ def _agent(run: "ReplayedRun", indent: int, start: float) -> Iterator[Line]:
         yield from _notes(run, number, indent)
         yield from _turn(turn, indent, start)
     yield from _notes(run, len(run.turns) + 1, indent)
+    yield from _end(run, indent)
+
+
+def _end(run: "ReplayedRun", indent: int) -> Iterator[Line]:
+    """What the last thought does not say already."""
     last = run.turns[-1].thought if run.turns else ""
-    if run.status != "finished" or run.answer != last:
-        yield from _text(f"{run.status} ({run.stop_reason}): {run.answer}".rstrip(": "), indent, "bold")
+    if run.status == "running":
+        yield Line(text="… goes on, unless its process has ended: then it can be resumed", indent=indent, fold=True)
+    elif run.status != "parked" and (run.status != "finished" or run.answer != last):
+        yield from _text(f"{run.status} ({run.stop_reason}): {run.answer}", indent, "bold")
 
 
 def _notes(run: "ReplayedRun", before: int, indent: int) -> Iterator[Line]:

@@ -91,12 +91,12 @@ async def _show(run: "ReplayedRun", *, stepwise: bool) -> None:
 
 async def _run_on(arguments: Namespace) -> int:
     """A new run from a step of this one, with the settings that this one had unless flags say otherwise."""
+    from orchestrator.runtime.forking import fork_of  # noqa: PLC0415
+
     async with _journal(arguments) as journal:
         run_id = await resolve_run(journal, arguments.run_id)
-        events = await journal.read(run_id)
-        if not events or events[0].type != "run.started":
-            raise UnknownRun(f"there is no run {run_id!r} in {journal.path}; `orchestrator runs` lists those here")
-        started, chosen = events[0], options(arguments)
+        started = (await fork_of(journal, run_id, arguments.start)).started  # what is wrong is said before all else
+        chosen = options(arguments)
         if arguments.journal is None and started.settings:
             chosen = overlaid(Options.recorded(await journal.body(started.settings)), arguments)
         say(f"runs on from step {arguments.start} of run {run_id}; what was done after it there is not undone")

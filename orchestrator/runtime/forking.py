@@ -9,12 +9,17 @@ from orchestrator.events import (
     JournalEvent,
     LimitReached,
     ModelIntent,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
     RunForked,
     RunParked,
     RunResumed,
     RunStarted,
 )
 from orchestrator.runtime.journal import Journal
+from orchestrator.runtime.runstate import Think
+from orchestrator.runtime.state import decide, fold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +48,14 @@ class Fork:
         return [*events, forked]
 
 
+NOT_KEPT = (RunParked, RunResumed, LimitReached, RunFinished, RunFailed, RunCancelled)
+"""Sittings, limits and the end of the old run: the new one has its own."""
+
+
 async def fork_of(journal: Journal, run: str, step: int) -> Fork:
     """What a new run needs to go on from turn `step` of a run, which is thought anew.
 
-    Sittings and limits of the old run are not kept: the new one has its own.
+    It may also be the one that would have come next, when something ended the run before it had an answer.
 
     Raises:
         UnknownRun: there is no such run.
@@ -58,10 +67,15 @@ async def fork_of(journal: Journal, run: str, step: int) -> Fork:
     if not events or not isinstance(started := events[0], RunStarted):
         raise UnknownRun(f"there is no run {run!r}; `orchestrator runs` lists them")
     turns = [event.turn for event in events if isinstance(event, ModelIntent)]
-    if step not in turns:
-        there = f"1 to {max(turns)}" if turns else "none"
-        raise ConfigurationError(f"--from {step}: run {run} has no such step (it has {there})")
-    place = next(n for n, event in enumerate(events) if isinstance(event, ModelIntent) and event.turn == step)
-    kept = [event for event in events[1:place] if not isinstance(event, RunParked | RunResumed | LimitReached)]
+    place = next((n for n, event in enumerate(events) if isinstance(event, ModelIntent) and event.turn == step), None)
+    kept = [event for event in events[:place] if not isinstance(event, NOT_KEPT)]
+    if place is None and not _goes_on(kept, step):
+        raise ConfigurationError(f"run {run} has no step {step} (it has 1 to {max(turns, default=1)})")
     bodies = {digest: await journal.body(digest) for digest in (started.system, started.tools)}
-    return Fork(source=run, step=step, started=started, kept=kept, bodies=bodies)
+    return Fork(source=run, step=step, started=started, kept=kept[1:], bodies=bodies)
+
+
+def _goes_on(events: Sequence[JournalEvent], step: int) -> bool:
+    """Whether a run in which just this happened would think turn `step` next."""
+    following = decide(fold(events))
+    return isinstance(following, Think) and following.turn == step
