@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.progress import colour, printable, short_name
+from orchestrator.masking import mask
 
 if TYPE_CHECKING:
     from orchestrator.runtime.replay import ReplayedCall, ReplayedRun, ReplayedTurn
@@ -32,8 +33,8 @@ class Line:
 
 
 def shown(text: str) -> str:
-    """What models and servers said, fit to be shown."""
-    return printable(text)
+    """What models and servers said, fit to be shown. Masked as a whole: half a secret is not seen to be one."""
+    return printable(mask(text))
 
 
 def lines(run: "ReplayedRun") -> Iterator[Line]:
@@ -47,7 +48,7 @@ def lines(run: "ReplayedRun") -> Iterator[Line]:
 
 def _agent(run: "ReplayedRun", indent: int, start: float) -> Iterator[Line]:
     name = f"{run.agent} ({run.model})"
-    yield Line(text=f"{name}: {shown(flat(run.task))}", indent=indent, style=colour(run.agent), stop=indent == 0)
+    yield Line(text=f"{name}: {flat(shown(run.task))}", indent=indent, style=colour(run.agent), stop=indent == 0)
     for number, turn in enumerate(run.turns, 1):
         yield from _notes(run, number, indent)
         yield from _turn(turn, indent, start)
@@ -67,7 +68,7 @@ def _end(run: "ReplayedRun", indent: int) -> Iterator[Line]:
 def _notes(run: "ReplayedRun", before: int, indent: int) -> Iterator[Line]:
     for note in run.notes:
         if note.before == before:
-            yield Line(text=f"· {shown(flat(note.text))}", indent=indent, style="yellow", fold=True)
+            yield Line(text=f"· {flat(shown(note.text))}", indent=indent, style="yellow", fold=True)
 
 
 def _turn(turn: "ReplayedTurn", indent: int, start: float) -> Iterator[Line]:
@@ -78,7 +79,7 @@ def _turn(turn: "ReplayedTurn", indent: int, start: float) -> Iterator[Line]:
     if turn.request is not None:
         yield from _request(turn, indent + 3)
     for failure in turn.failures:
-        yield Line(text=f"! {shown(flat(failure))}", indent=indent + 3, style="red", fold=True)
+        yield Line(text=f"! {flat(shown(failure))}", indent=indent + 3, style="red", fold=True)
     thought = list(_text(turn.thought, indent + 3))
     yield from thought[:-1]
     if thought:
@@ -101,12 +102,12 @@ def _request(turn: "ReplayedTurn", indent: int) -> Iterator[Line]:
 def _call(call: "ReplayedCall", indent: int, start: float) -> Iterator[Line]:
     arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
     when = f" at {clock(call.began_at - start)}" if call.at_once and call.began_at is not None else ""
-    yield Line(text=f"→ {shown(short_name(call.tool))}{when}  {shown(flat(arguments))}", indent=indent)
+    yield Line(text=f"→ {shown(short_name(call.tool))}{when}  {flat(shown(arguments))}", indent=indent)
     if call.waited_for is not None:
         verdict = f": {call.verdict}" if call.verdict else ""
         note = f" ({call.note})" if call.note else ""
         asked = f"? a person is asked, because {call.waited_for}{verdict}{note}"
-        yield Line(text=shown(flat(asked)), indent=indent, style="yellow", fold=True)
+        yield Line(text=flat(shown(asked)), indent=indent, style="yellow", fold=True)
     if call.run is not None:
         yield from _agent(call.run, indent + 2, start)
     elif call.run_id is not None:
@@ -121,16 +122,16 @@ def _answer(call: "ReplayedCall", indent: int) -> Iterator[Line]:
         yield Line(text=f"… {state}", indent=indent, style="yellow", stop=True)
         return
     mark = "✓" if call.error is None else f"✗ {call.error}"
-    first, *rest = excerpt(call.observation)
+    first, *rest = excerpt(shown(call.observation))
     style = "green" if call.error is None else "red"
     told = [f"{mark}  {clock(call.seconds)}  {first}", *(f"  {line}" for line in rest)]
     for number, line in enumerate(told, 1):
-        yield Line(text=shown(line), indent=indent, style=style, stop=number == len(told))
+        yield Line(text=line, indent=indent, style=style, stop=number == len(told))
 
 
 def _text(text: str, indent: int, style: str = "") -> Iterator[Line]:
-    for line in text.strip("\n").split("\n") if text.strip() else []:
-        yield Line(text=shown(line.rstrip()), indent=indent, style=style, fold=True)
+    for line in shown(text).strip("\n").split("\n") if text.strip() else []:
+        yield Line(text=line.rstrip(), indent=indent, style=style, fold=True)
 
 
 def excerpt(text: str) -> Sequence[str]:

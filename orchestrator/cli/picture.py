@@ -57,7 +57,7 @@ def picture(run: "ReplayedRun") -> str:
     end = max([start + 0.001, *(row.at + (row.seconds or 0) for row in rows)])
     height = HEAD + ROW * len(rows) + EDGE
     body = [part for n, row in enumerate(rows) for part in _row(row, HEAD + ROW * n, start, end - start)]
-    title = escape(_cut(shown(flat(run.task)), WIDTH - 2 * EDGE))
+    title = escape(_cut(flat(shown(run.task)), WIDTH - 2 * EDGE))
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
@@ -86,7 +86,7 @@ def _agent(run: "ReplayedRun", depth: int) -> Iterator[Row]:
 
 
 def _thought(turn: "ReplayedTurn", depth: int, hue: str) -> Row:
-    told = shown(flat(turn.thought)) or "…"
+    told = flat(shown(turn.thought)) or "…"
     tokens = f"{turn.usage.input_tokens:,} + {turn.usage.output_tokens:,}" if turn.usage is not None else ""
     return Row(depth=depth, label=f"“{told}”", hue=hue, at=turn.at, seconds=turn.seconds, tokens=tokens)
 

@@ -33,6 +33,7 @@ async def replay(arguments: Namespace) -> int:
         return await _run_on(arguments)
     if arguments.otlp is not None:
         return await _send(arguments)
+    options(arguments).load_settings()  # what is to be masked
     run = await _read(arguments)
     if arguments.json:
         print(run.model_dump_json())

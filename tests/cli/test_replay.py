@@ -23,6 +23,7 @@ from tests.tracing.receiver import http_receiver, tree
 pytestmark = [pytest.mark.xdist_group("replay"), pytest.mark.requirement("F6")]
 
 ESCAPE = "\x1b[31mred\x07"
+KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQ\n-----END PRIVATE KEY-----"
 LONG = "a long way " * 400
 
 
@@ -39,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"agent": "boss", "text": "Now I pay.", "calls": [call("fx__pay", text="rent")]},
         {"agent": "boss", "text": "Paid: é 数字."},
         {"agent": "helper", "text": "我看一下。", "calls": [call("fx__look", text="数字")]},
-        {"agent": "helper", "text": "Seen."},
+        {"agent": "helper", "text": f"Seen.\n{KEY}"},
     )
     team = ["--agent", "boss", "--agents", "cards", "--model", model, "--quiet"]
     assert orchestrator("run", "the job", *team, folder=folder).code == 4
@@ -67,11 +68,12 @@ def test_a_parked_run_is_shown_in_order_as_a_tree(folder: Path) -> None:
     assert told[helper + 1] == "     helper (recorded:recording): 看 数字"
     assert told[helper + 3] == "        我看一下。"
     assert told[helper + 4 : helper + 6] == ['        → fx__look  {"text": "数字"}', "        ✓  #  look 数字 done"]
-    assert told[helper + 8] == "   ✓  #  Seen."
+    assert told[helper + 9 : helper + 11] == ["   ✓  #  Seen.", f"     {told[helper + 8].strip()}"]
     assert told.index("   ✗ tool_error  #  Error from fx__fail: fail �[31mred� done") > helper
     assert told[-5:-3] == ["   Now I pay.", '   → fx__pay  {"text": "rent"}']
     assert told[-3].startswith("   ? a person is asked, because ")
     assert told[-2:] == ["   … waits for approval", "· parked: waits for approval"]
+    assert "MIIEvQ" not in ended.out
     assert "\x1b" not in ended.out
     assert "\x07" not in ended.out
 
@@ -83,6 +85,7 @@ def test_what_is_huge_is_cut_for_people_and_whole_for_programs(folder: Path) -> 
     assert found["turns"][0]["calls"][1]["observation"] == f"look {LONG} done"
     assert found["turns"][0]["calls"][0]["run"]["turns"][0]["thought"] == "我看一下。"
     assert found["turns"][0]["thought"].endswith(ESCAPE)
+    assert found["turns"][0]["calls"][0]["observation"].endswith(KEY), "masking is for people"
 
 
 def test_a_file_from_elsewhere_is_read_without_its_wal_and_left_as_it_is(folder: Path, tmp_path: Path) -> None:
@@ -214,4 +217,4 @@ def test_step_by_step_at_a_terminal_of_80_columns(folder: Path) -> None:
     plain_lines = [re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", line) for line in shown.replace("\r", "").split("\n")]
     assert [line for line in plain_lines if len(line) > 80] == []
     assert any(line.endswith("…") for line in plain_lines)
-    assert f"run {row(folder)}  finished (answered)" in plain_lines
+    assert plain_lines[0].startswith(f"run {row(folder)}  ")
