@@ -212,7 +212,9 @@ def open_server(name: str, servers: Servers) -> Server:
     start_timeout = configured.start_timeout
     if configured.transport == "stdio":
         return stdio_server(name, lambda: servers.process(name), start_timeout=start_timeout, terms=terms)
-    return http_server(name, lambda: servers.expanded(name), start_timeout=start_timeout, terms=terms)
+    return http_server(
+        name, lambda: servers.expanded(name), start_timeout=start_timeout, terms=terms, store=servers.store
+    )
 
 
 def capturing(capture: bool | None, environ: Mapping[str, str]) -> Mapping[str, str]:

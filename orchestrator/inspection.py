@@ -17,7 +17,7 @@ async def list_tools(options: Options) -> dict[str, Any]:
     settings = options.load_settings()
     for warning in settings.warnings:
         logger.warning("%s", warning)
-    servers = Servers(settings, options.folder, options.ask)
+    servers = Servers(settings, options.folder, options.ask, options.store())
     names = list(servers.settings)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(servers.close)

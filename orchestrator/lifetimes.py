@@ -54,8 +54,9 @@ class Models:
 class Servers:
     """The configured servers, their values filled in, and the processes that were started before they were needed."""
 
-    def __init__(self, settings: Settings, workspace: Path, ask: Ask | None = None) -> None:
-        """`ask` asks a person for a value, where there is one; for each value once."""
+    def __init__(self, settings: Settings, workspace: Path, ask: Ask | None = None, store: Path | None = None) -> None:
+        """`ask` asks a person for a value, where there is one; for each value once. `store` is where sign-ins are."""
+        self.store = store
         self.settings: Mapping[str, ServerSettings] = {
             name: server for name, server in settings.servers.items() if not server.disabled
         }

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
-from orchestrator.cli import INTERRUPTED, approving, doctor, init, listing, replaying, running
+from orchestrator.cli import INTERRUPTED, approving, doctor, init, listing, login, replaying, running
 from orchestrator.cli.interrupts import on_interrupt
 from orchestrator.cli.progress import say
 from orchestrator.errors import ConfigurationError, OrchestratorError
@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
     "resume": running.resume,
     "approve": approving.approve,
     "tools": listing.tools,
+    "login": login.login,
     "agents": listing.agents,
     "doctor": doctor.doctor,
     "init": init.init,

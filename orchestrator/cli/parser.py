@@ -149,9 +149,15 @@ def _approve(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _login(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("server", metavar="SERVER", help="its name in the configuration")
+    parser.add_argument("--forget", action="store_true", help="forget the sign-in that is kept")
+
+
 COMMANDS: Sequence[tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = (
     ("run", "Run a task.", _run),
     ("tools", "List the tools of all servers under the names that models see.", _tools),
+    ("login", "Sign in to a server at a URL, with a browser; later runs use that.", _login),
     ("agents", "List the agents and what each may call.", _agents),
     ("doctor", "Check servers, agents, models and state; say what is wrong and what to do.", _doctor),
     ("init", "Write a starting set of files from the MCP servers that other hosts on this machine have.", _init),

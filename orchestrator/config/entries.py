@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from orchestrator.config.expand import Input
 from orchestrator.config.names import did_you_mean, listed, misspelt, sanitise
+from orchestrator.config.oauth import sign_in_keys
 from orchestrator.config.parsers import parse_json, parse_toml
 from orchestrator.config.report import Report, Where, mapping, read_document, sequence
 from orchestrator.config.secrets import hold_secret, looks_secret
@@ -21,7 +22,7 @@ ROOTS = ("mcpServers", "servers", "mcp_servers")
 SHAPE = '{"mcpServers": {"files": {"command": "npx", "args": ["-y", "some-mcp-server"]}}}'
 RESERVED = ("agents", "builtin")
 OWN_KEY = "orchestrator"
-_SHAPE = ("command", "args", "env", "env_file", "cwd", "url", "headers", "type", "disabled")
+_SHAPE = ("command", "args", "env", "env_file", "cwd", "url", "headers", "oauth", "type", "disabled")
 _OURS = ("start_timeout", "call_timeout", "allow", "deny", "auto_approve", "long_running", "concurrency", "required")
 _ALIASES: Mapping[str, str] = {
     "envFile": "env_file",
@@ -42,8 +43,8 @@ _ALIASES: Mapping[str, str] = {
     "startup_timeout_sec": "start_timeout",
     "tool_timeout_sec": "call_timeout",
 }
-_SPECIAL = ("transport", "enabled", "bearer_token_env_var")
-_OTHER_HOSTS = ("dev", "auth", "oauth", "icon", "name", "roots", "trust", "sandbox", "version")
+_SPECIAL = ("transport", "enabled", "auth", "bearer_token_env_var")
+_OTHER_HOSTS = ("dev", "icon", "name", "roots", "trust", "sandbox", "version")
 KEYS = (*_SHAPE, *_ALIASES, *_SPECIAL, OWN_KEY)
 """All keys of an entry that mean something here."""
 
@@ -142,8 +143,14 @@ class EntryReader:
                 self.report.error(f"server `{name}`: unknown key `{key}`.{hint} Known: {listed(known, 20)}.", place)
         if data.pop("enabled", True) is False:
             data["disabled"] = True
+        given = sign_in_keys(data.pop("auth", None))
         if variable := data.pop("bearer_token_env_var", None):
-            data["headers"] = {"Authorization": f"Bearer ${{{variable}}}"} | (mapping(data.get("headers")) or {})
+            given["headers"] = {"Authorization": f"Bearer ${{{variable}}}"}
+        if "headers" in given:
+            data["headers"] = given["headers"] | (mapping(data.get("headers")) or {})
+        if "oauth" in given:
+            data.setdefault("oauth", given["oauth"])
+            places.setdefault("oauth", places["auth"])
         if "url" in data and "command" not in data:
             data.setdefault("transport", "http")
         return data, places
@@ -222,7 +229,9 @@ def _remarks(server: ServerSettings) -> Iterator[str]:
     elif any(map(_DRIVE.match, words)) and not on_windows():
         yield "a path with a drive letter is of Windows; there is none such on this system."
     found: list[str] = []
-    for key, table in (("env", server.env), ("headers", server.headers), ("entry", {"url": server.url or ""})):
+    hidden = {"client_secret": (server.oauth and server.oauth.client_secret) or ""}
+    tables = (("env", server.env), ("headers", server.headers), ("oauth", hidden), ("entry", {"url": server.url or ""}))
+    for key, table in tables:
         found += [f"`{key}` `{name}`" for name, value in table.items() if looks_secret(name, value)]
     for place in [*found, *(["`args`"] if hold_secret(server.args) else [])]:
         yield f"what looks like a secret stands in the file: {place}; {_WAY_OUT}"

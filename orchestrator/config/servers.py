@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation
 
 from orchestrator.config.expand import Ask, Expander, Input, Unresolved, parse_env_file
+from orchestrator.config.oauth import OAuthSettings, oauth_table
 from orchestrator.config.report import Report, Where, mapping, plain_text, read_text
 from orchestrator.config.secrets import hold_secret, looks_secret, secret_words
 from orchestrator.errors import ConfigurationError, Problem
@@ -71,8 +72,9 @@ class ServerSettings(BaseModel):
     `allow` and `deny` are globs over the server's own tool names; `auto_approve` are globs of tools that are not asked
     for. The time of a `long_running` tool (globs too) starts anew with each report of progress. `call_timeout` None
     means `[tools] timeout`, `concurrency` None no bound of its own. A `required` server that cannot be reached ends the
-    run. Values never show in `repr`, as they may be secrets. `places` say where in
-    its file the values of each key stand, `lines` in which line each place is.
+    run. `oauth` says how to sign in, where a server wants more than it says by itself. Values never show in `repr`,
+    as they may be secrets. `places` say where in its file the values of each key stand, `lines` in which line each
+    place is.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -86,6 +88,7 @@ class ServerSettings(BaseModel):
     cwd: _Filled | None = Field(default=None, repr=False)
     url: _Filled | None = Field(default=None, repr=False)
     headers: _Table = Field(default_factory=dict[str, str])
+    oauth: Annotated[OAuthSettings | None, BeforeValidator(oauth_table)] = None
     start_timeout: _Seconds = 30.0
     call_timeout: _Seconds | None = None
     allow: _Globs = ("*",)
@@ -134,6 +137,10 @@ class ServerSettings(BaseModel):
         changed["args"] = tuple(fill(value, "args", at) for at, value in enumerate(self.args))
         for key, table in (("env", self.env), ("headers", self.headers)):
             changed[key] = {name: fill(value, key, name) for name, value in table.items()}
+        if self.oauth is not None:
+            texts = {key: text for key in ("client_id", "client_secret") if (text := getattr(self.oauth, key))}
+            filled = {key: fill(text, "oauth", key) for key, text in texts.items()}
+            changed["oauth"] = self.oauth.model_copy(update=filled)
         if (url := changed.get("url")) and not url.startswith(("http://", "https://")):
             fault("it must start with `http://` or `https://`.", "url")
         if (file := changed.pop("env_file", None)) and not report.errors:

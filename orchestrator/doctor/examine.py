@@ -75,7 +75,7 @@ class _Look:
         if self._offline:
             self.servers = read_servers(settings, folder, _would_be_asked if ask else None)
         else:
-            self.servers = await look_at_servers(settings, folder, ask)
+            self.servers = await look_at_servers(settings, folder, ask, self._options.store())
         self.findings += self.servers.findings
 
     async def at_models(self, settings: Settings, cards: Cards) -> None:

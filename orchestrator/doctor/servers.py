@@ -43,8 +43,8 @@ class Looked:
 class Watched(Servers):
     """Servers of which is kept what their processes write to standard error, also after their end."""
 
-    def __init__(self, settings: Settings, workspace: Path, ask: Ask | None = None) -> None:
-        super().__init__(settings, workspace, ask)
+    def __init__(self, settings: Settings, workspace: Path, ask: Ask | None = None, store: Path | None = None) -> None:
+        super().__init__(settings, workspace, ask, store)
         self._processes: dict[str, tuple[Process, int]] = {}
 
     def process(self, name: str) -> Process:
@@ -82,9 +82,9 @@ def read_servers(settings: Settings, workspace: Path, ask: Ask | None) -> Looked
     return Looked(seen, tuple(findings), dict.fromkeys(servers.settings))
 
 
-async def look_at_servers(settings: Settings, workspace: Path, ask: Ask | None) -> Looked:
+async def look_at_servers(settings: Settings, workspace: Path, ask: Ask | None, store: Path) -> Looked:
     """Starts all servers at once, each with its own deadline, and looks at what comes up."""
-    servers = Watched(settings, workspace, ask)
+    servers = Watched(settings, workspace, ask, store)
     findings = [finding for server in settings.servers.values() for finding in _written(server)]
     secrets: dict[str, list[str]] = {}
     for name in servers.settings:

@@ -6,18 +6,16 @@ come from any task. The owner's end is the server's death: calls answer "unavail
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import anyio
 import anyio.abc
 from mcp import Client
 from mcp.client.session import ElicitationFnT
-from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, InputRequiredResult, InputResponses, Tool
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -42,9 +40,6 @@ server asks a person for goes to the other one.
 CLOSED = -32000
 STALE = -32600
 """Beside a message about the session: an HTTP server was started anew and does not know our session."""
-
-LARGEST_EVENT = 64 * 1024 * 1024
-"""Bytes of one event of a streamed HTTP reply; the SDK's own limit of 1 MiB would cost the connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,20 +260,22 @@ def stdio_server(name: str, start: Callable[[], Process], *, start_timeout: floa
     return Server(name, connect, start_timeout=start_timeout, transport="pipe", terms=terms)
 
 
-def http_server(name: str, settings: Callable[[], ServerSettings], *, start_timeout: float, terms: Terms) -> Server:
-    """A server at a URL, over streamable HTTP or, where the configuration says so, the older SSE."""
+def http_server(
+    name: str, settings: Callable[[], ServerSettings], *, start_timeout: float, terms: Terms, store: Path | None = None
+) -> Server:
+    """A server at a URL, over streamable HTTP or, where the configuration says so, the older SSE.
+
+    `store` is where sign-ins are kept.
+    """
+    from orchestrator.tools.auth import signed_in  # noqa: PLC0415 - what OAuth needs, most teams do not
+    from orchestrator.tools.web import web_transport  # noqa: PLC0415
 
     @asynccontextmanager
-    async def connect(_: Lost, elicited: ElicitationFnT) -> AsyncGenerator[Client]:
+    async def connect(lost: Lost, elicited: ElicitationFnT) -> AsyncGenerator[Client]:
         where = settings()
-        assert where.url is not None, "a server without a command has a URL"
-        async with AsyncExitStack() as stack:
-            if where.transport == "sse":
-                transport = sse_client(where.url, headers=dict(where.headers))
-            else:
-                http = await stack.enter_async_context(create_mcp_http_client(headers=dict(where.headers)))
-                transport = streamable_http_client(where.url, http_client=http, max_sse_event_size=LARGEST_EVENT)
-            yield await stack.enter_async_context(Client(transport, elicitation_callback=elicited))
+        auth = await signed_in(where, store) if store else None
+        async with Client(web_transport(where, lost, auth), elicitation_callback=elicited) as client:
+            yield client
 
     return Server(name, connect, start_timeout=start_timeout, transport="tcp", terms=terms)
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from tests.support import foreign
 from tests.support.command import Ended, call, orchestrator, record, servers
+from tests.support.oauth_server import free_port
 
 pytestmark = [pytest.mark.xdist_group("public"), pytest.mark.requirement("C2")]
 
@@ -140,12 +140,6 @@ def everything_on_the_web() -> Iterator[dict[str, Any]]:
         for process in running.values():
             process.kill()
             process.communicate()
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def test_everything_over_http_and_sse(tmp_path: Path, everything_on_the_web: dict[str, Any]) -> None:

@@ -231,3 +231,52 @@ def test_a_file_that_is_no_text_and_one_that_is_not_there(tmp_path: Path) -> Non
     )
     assert "there is no such configuration file" in str(read_mcp_config(tmp_path / "none.json").errors[0])
     assert "cannot be read" in str(read_mcp_config(tmp_path).errors[0])
+
+
+SIGN_INS: dict[str, Any] = {
+    "Claude Code": ({"oauth": {"clientId": "c", "callbackPort": 8080, "scopes": "a b"}}, ("c", None, ("a", "b"), 8080)),
+    "Cursor": ({"auth": {"CLIENT_ID": "c", "CLIENT_SECRET": "${S}", "scopes": ["a"]}}, ("c", "from S", ("a",), None)),
+    "FastMCP": ({"auth": "oauth"}, (None, None, (), None)),
+    "Gemini": ({"oauth": {"enabled": True, "clientId": None}}, (None, None, (), None)),
+    "plain": ({"oauth": True}, (None, None, (), None)),
+}
+
+
+@pytest.mark.requirement("C2")
+@pytest.mark.parametrize("host", SIGN_INS)
+def test_how_hosts_say_that_a_server_is_signed_in_to(host: str, tmp_path: Path) -> None:
+    entry, wanted = SIGN_INS[host]
+    server = one(tmp_path, {"url": "https://a.invalid/mcp", **entry})
+    assert server.warnings == ()
+    oauth = server.expand({"S": "from S"}, tmp_path).oauth
+    assert oauth is not None
+    assert (oauth.client_id, oauth.client_secret, oauth.scopes, oauth.callback_port) == wanted
+    assert "from S" not in repr(oauth)
+
+
+@pytest.mark.requirement("C2")
+@pytest.mark.parametrize("entry", [{}, {"oauth": False}, {"auth": "none"}, {"auth": ["what"]}, {"oauth": None}])
+def test_a_server_that_is_not_said_to_be_signed_in_to(entry: Any, tmp_path: Path) -> None:
+    assert one(tmp_path, {"url": "https://a.invalid/mcp", **entry}).oauth is None
+
+
+@pytest.mark.requirement("C2")
+def test_a_token_under_auth_is_a_header(tmp_path: Path) -> None:
+    server = one(tmp_path, {"url": "https://a.invalid/mcp", "auth": "${T}", "headers": {"X": "y"}})
+    assert server.headers == {"Authorization": "Bearer ${T}", "X": "y"}
+
+
+@pytest.mark.requirement("C2")
+def test_what_is_wrong_in_a_sign_in_is_told_with_its_line(tmp_path: Path) -> None:
+    (told,) = errors(tmp_path, '{"mcpServers": {"s": {"url": "https://a.invalid",\n"oauth": {"callbackPort": 0}}}}')
+    assert told.startswith("2: server `s`:")
+    (told,) = errors(tmp_path, '{"mcpServers": {"s": {"url": "https://a.invalid",\n"oauth": 7}}}')
+    assert "must be true or a table" in told
+
+
+@pytest.mark.requirement("C2")
+def test_a_client_secret_in_the_file_is_warned_of(tmp_path: Path) -> None:
+    entry = {"url": "https://a.invalid/mcp", "oauth": {"clientId": "c", "clientSecret": "hush-hush"}}
+    (warning,) = one(tmp_path, entry).warnings
+    assert "client_secret" in warning.message
+    assert "hush" not in warning.message

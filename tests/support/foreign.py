@@ -20,8 +20,8 @@ import pytest
 
 SCOPE = "@modelcontextprotocol"
 NODE_SERVERS = dict.fromkeys(("everything", "filesystem", "memory", "sequential-thinking"), "2026.8.31")
-CONFORMANCE = {"2025": "0.1.16", "2026": "0.2.0-alpha.12"}
-"""The conformance suite for protocol versions up to 2025-11-25, and for 2026-07-28."""
+CONFORMANCE = "0.2.0-alpha.12"
+"""The conformance suite; it holds the requirement sets of 2025-11-25 and of 2026-07-28."""
 
 GIT = TIME = "2026.10.19"
 SQLITE = "2025.4.25"
@@ -97,10 +97,9 @@ def sqlite() -> list[str]:
     return [str(_python(f"mcp-server-sqlite=={SQLITE}", f"mcp=={OLD_SDK}").with_name("mcp-server-sqlite"))]
 
 
-def conformance(year: str) -> list[str]:
-    """The conformance suite of `CONFORMANCE`."""
-    package = f"{SCOPE}/conformance@{CONFORMANCE[year]}"
-    place = _modules(f"conformance-{CONFORMANCE[year]}", package)
+def conformance() -> list[str]:
+    """The conformance suite."""
+    place = _modules(f"conformance-{CONFORMANCE}", f"{SCOPE}/conformance@{CONFORMANCE}")
     return [node(), str(place / "conformance" / "dist" / "index.js")]
 
 
@@ -174,7 +173,7 @@ def _run(*command: str) -> None:
 
 
 if __name__ == "__main__":
-    for each in (*SERVERS, *(lambda year=year: conformance(year) for year in CONFORMANCE)):
+    for each in (*SERVERS, conformance):
         try:
             print(" ".join(each()))
         except Missing as error:

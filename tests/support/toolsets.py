@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
 
 from orchestrator.config import ServerSettings
 from orchestrator.tools.servers import Server, Terms, http_server, stdio_server
@@ -56,11 +57,27 @@ async def call(toolset: Toolset, name: str, arguments: Mapping[str, Any] = {}, *
     return await toolset.call(offer, dict(arguments), timeout=timeout, meta={})
 
 
+def sums() -> MCPServer:
+    """A server of the SDK's own kind."""
+    server = MCPServer("sums", log_level="CRITICAL")
+
+    @server.tool()
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool()
+    async def long(size: int, ctx: Context) -> str:
+        await ctx.report_progress(0.5)
+        return "x" * size
+
+    return server
+
+
 @contextlib.contextmanager
-def web(app: Any, port: int = 0) -> Iterator[str]:
+def web(app: Any, port: int = 0, **options: Any) -> Iterator[str]:
     """Serves an ASGI application on loopback, in a thread; gives its URL."""
     listener = socket.create_server(("127.0.0.1", port))
-    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, ws="none")
+    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, ws="none", **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()

@@ -10,13 +10,12 @@ from typing import Any
 import anyio
 import pytest
 from mcp.server.lowlevel import Server as LowServer
-from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ListToolsResult, Tool
 
 from orchestrator.tools.servers import Terms, broken_server, local_server, stdio_server
 from orchestrator.tools.toolset import Toolset
 from tests.support.command import wait_for_end
-from tests.support.toolsets import awkward, awkward_server, call, web, web_server, with_toolset
+from tests.support.toolsets import awkward, awkward_server, call, sums, web, web_server, with_toolset
 
 
 @pytest.mark.requirement("A5")
@@ -146,22 +145,6 @@ def test_an_error_result_is_told_with_its_body() -> None:
         assert '"code": 17' in reply.text
 
     with_toolset(test, awkward_server())
-
-
-def sums() -> MCPServer:
-    """A server of the SDK's own kind."""
-    server = MCPServer("sums", log_level="CRITICAL")
-
-    @server.tool()
-    async def add(a: int, b: int) -> int:
-        return a + b
-
-    @server.tool()
-    async def long(size: int, ctx: Context) -> str:
-        await ctx.report_progress(0.5)
-        return "x" * size
-
-    return server
 
 
 @pytest.mark.requirement("C2")
