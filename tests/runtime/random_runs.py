@@ -14,12 +14,14 @@ from orchestrator.events import (
     ApprovalDecided,
     Event,
     HookApplied,
+    InputAsked,
     JournalEvent,
     LimitReached,
     Limits,
     ModelFailed,
     ModelIntent,
     ModelResult,
+    Question,
     RunCancelled,
     RunFailed,
     RunFinished,
@@ -165,11 +167,20 @@ class Player:
             state = next(call for call in self.state.calls if call.call.id == call_id)
             if state.effect == "agent" and self.chance(3):
                 continue  # it waits for a person itself
+            if state.effect != "agent" and self.chance(6):
+                self.ask(state)
+                continue
             child = {"child": f"r/{call_id}", "usage": self.spent()} if state.effect == "agent" else {}
             error = self.one_of(None, None, "tool_error", "timeout")
             self.note(
                 ToolResult, call=call_id, tool=state.call.name, observation=self.one_of(*TEXTS), error=error, **child
             )
+
+    def ask(self, call: CallState) -> None:
+        """Its server needs a person before it goes on."""
+        asked = Question(key="k", message="?", requested={}, digest=f"of {call.call.id}")
+        name = {"call": call.call.id, "tool": call.call.name, "server": "s"}
+        self.note(InputAsked, arguments={}, questions=(asked,), restarts=self.chance(2), **name)
 
     def prepare(self, call: CallState) -> bool:
         name = {"call": call.call.id, "tool": call.call.name}
@@ -188,7 +199,7 @@ class Player:
         if way == "ask":
             self.note(ApprovalAsked, arguments=arguments, reason="it pays", digest=f"of {call.call.id}", **name)
             return False
-        self.note(ToolIntent, arguments=arguments, effect=self.one_of(*EFFECTS), **name)
+        self.note(ToolIntent, arguments=arguments, effect=self.one_of(*EFFECTS), attempt=call.attempt + 1, **name)
         return True
 
     def wait(self) -> None:

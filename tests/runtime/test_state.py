@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from orchestrator.events import (
     ApprovalAsked,
     ApprovalDecided,
+    InputAsked,
     JournalEvent,
     Limits,
     ModelFailed,
     ModelIntent,
     ModelResult,
+    Question,
     RunParked,
     RunResumed,
     RunStarted,
@@ -134,6 +136,8 @@ def test_the_first_verdict_on_a_call_stands(events: list[JournalEvent]) -> None:
     state, given_ = RunState(), dict[str, ApprovalDecided]()
     for event in events:
         before, state = state, apply(state, event)
+        if isinstance(event, InputAsked):
+            given_.pop(event.call, None)  # it was sent, and its server asks something else
         if not isinstance(event, ApprovalDecided):
             continue
         waits = {call.call.id: call.digest for call in before.calls if call.phase == "waiting"}
@@ -141,7 +145,8 @@ def test_the_first_verdict_on_a_call_stands(events: list[JournalEvent]) -> None:
             assert event.call not in given_
             given_[event.call] = event
             (call,) = (call for call in state.calls if call.call.id == event.call)
-            assert call.phase == ("approved" if event.approved else "denied")
+            told = call.input is not None and not call.input.restarts  # a no goes to the server
+            assert call.phase == ("approved" if event.approved or told else "denied")
         else:
             assert state.calls == before.calls
 
@@ -222,3 +227,23 @@ def test_a_call_that_waits_inside_an_agent_lets_the_others_end_first() -> None:
     step = decide(story.then(RunParked, reason="approval").then(RunResumed, fence=2).state)
     assert isinstance(step, Act)
     assert [call.call.id for call in step.calls] == ["t1.1"], "what has an answer is not made again"
+
+
+@pytest.mark.parametrize(
+    ("approved", "held", "phase"),
+    [(True, True, "sent"), (False, True, "sent"), (True, False, "approved"), (False, False, "denied")],
+)
+def test_an_answer_to_a_server(approved: bool, held: bool, phase: str) -> None:
+    """What the running call has taken is in doubt after a crash; what came later makes it again, unless it is a no."""
+    story = Story().asked("fx__pay")
+    story.then(ToolIntent, call="t1.1", tool="fx__pay", arguments={}, effect="write")
+    asked = Question(key="k", message="?", requested={}, digest="d")
+    story.then(InputAsked, call="t1.1", tool="fx__pay", server="fx", arguments={}, questions=(asked,), restarts=True)
+    story.then(RunResumed, fence=2)
+    assert (story.state.calls[0].phase, story.state.calls[0].interrupted) == ("waiting", False)
+    story.then(ApprovalDecided, call="t1.1", approved=approved, digest="other", held=held)
+    assert story.state.calls[0].phase == "waiting", "a verdict on something else is none"
+    story.then(ApprovalDecided, call="t1.1", approved=approved, digest="d", held=held)
+    assert story.state.calls[0].phase == phase
+    story.then(RunResumed, fence=3)
+    assert story.state.calls[0].interrupted == held
