@@ -1,0 +1,64 @@
+"""A scenario of the suite, gone through by our toolset as a run would: connect, sign in where asked, call the tools."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from orchestrator.config import ServerSettings
+from orchestrator.config.oauth import OAuthSettings
+from orchestrator.tools.examples import example
+from orchestrator.tools.login import sign_in
+from orchestrator.tools.servers import Terms, http_server
+from orchestrator.tools.toolset import Offer, Reply, Toolset
+from tests.support.oauth_server import browse
+
+SECONDS = 20
+SIGN_INS = 3
+"""How often a person would sign in before giving up."""
+
+
+async def go_through(url: str, context: dict[str, Any], store: Path) -> str:
+    """What a person would be told at the end when it went wrong, else nothing."""
+    oauth = OAuthSettings.model_validate({key: value for key, value in context.items() if key.startswith("client_")})
+    where = ServerSettings(name="suite", transport="http", url=url, oauth=oauth, file=Path("suite.json"), line=1)
+    problem = ""
+    for _ in range(SIGN_INS):
+        problem = await one_run(where, context, store)
+        if "orchestrator login suite" not in problem:
+            break
+        await sign_in_by_browser(where, store)
+    return problem
+
+
+async def one_run(where: ServerSettings, context: dict[str, Any], store: Path) -> str:
+    server = http_server("suite", lambda: where, start_timeout=SECONDS, terms=Terms(), store=store)
+    async with Toolset([server]).running() as toolset:
+        await toolset.ready(["suite"])
+        if not server.up:
+            return server.problem
+        for call in context.get("toolCalls") or [{"name": each.tool.name} for each in toolset.offers()]:
+            offer = next(each for each in toolset.offers() if each.tool.name == call["name"])
+            reply = await asked(toolset, offer, call.get("arguments"))
+            if reply.error not in (None, "tool_error"):
+                return reply.text
+    return ""
+
+
+async def asked(toolset: Toolset, offer: Offer, arguments: dict[str, Any] | None) -> Reply:
+    given = example(offer.tool.input_schema) if arguments is None else arguments
+    return await toolset.call(offer, given, timeout=SECONDS, meta={})
+
+
+async def sign_in_by_browser(where: ServerSettings, store: Path) -> None:
+    async with anyio.create_task_group() as group:
+
+        async def look(address: str) -> None:
+            page = await browse(address)
+            if page.url.path != "/callback":
+                raise RuntimeError(f"the page to sign in at answers {page.status_code}")
+
+        async def show(address: str) -> None:
+            group.start_soon(look, address)
+
+        await sign_in(where, store, show)
