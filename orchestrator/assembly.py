@@ -18,6 +18,7 @@ from orchestrator.lifetimes import Models, Servers
 from orchestrator.options import Options
 from orchestrator.runtime.builtin import builtin_server
 from orchestrator.runtime.delegation import agent_server
+from orchestrator.runtime.finding import FIND
 from orchestrator.runtime.forking import Fork
 from orchestrator.runtime.journal import SqliteJournal
 from orchestrator.runtime.retrieving import RETRIEVE
@@ -175,11 +176,11 @@ async def assemble(
         agents = agent_server(
             list(cards.cards.values()), lambda card, task, caller: runners[0].child(card, task, caller)
         )
-        inside = {AGENTS: agents, BUILTIN: builtin_server([RETRIEVE]), **options.servers}
+        inside = {AGENTS: agents, BUILTIN: builtin_server([FIND, RETRIEVE]), **options.servers}
         local = [local_server(name, server) for name, server in inside.items()]
         configured = [open_server(name, servers) for name in servers.settings if name not in options.servers]
         toolset = await stack.enter_async_context(Toolset([*local, *configured]).running())
-        team = Team(cards, servers.settings, toolset)
+        team = Team(cards, servers.settings, toolset, settings.tools.groups_above)
         runners.append(Runner(team, models.of, settings.limits.steps))
         sittings = Sittings(
             Seat(

@@ -147,6 +147,7 @@ class ToolResult(Event):
     `error` is None when it worked, else a short kind: `tool_error`, `timeout`, `unavailable`, `invalid_arguments`,
     `unknown_tool`, `input_required` (the server asks for what nobody can give), `denied`, or a protocol error's code. A
     `denied` call is no failure: it was never sent, or a person declined what its server asked for.
+    `chosen` are tools that join the model's list because of it.
     """
 
     type: Literal["tool.result"] = "tool.result"
@@ -158,6 +159,20 @@ class ToolResult(Event):
     child: str | None = None
     usage: Usage | None = None
     cost: Cost | None = None
+    chosen: tuple[str, ...] = ()
+
+
+class ToolsChanged(Event):
+    """More tools join the end of the model's list before its next turn; `tools` is the new list's body by hash.
+
+    `chosen` were asked for by the model, `joined` are there only now. They add `tokens` to the input, by estimate.
+    """
+
+    type: Literal["tools.changed"] = "tools.changed"
+    tools: str
+    chosen: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+    tokens: int
 
 
 class ToolInDoubt(Event):
@@ -304,6 +319,7 @@ JournalEvent = (
     | ToolResult
     | ToolInDoubt
     | ToolRetried
+    | ToolsChanged
     | ApprovalAsked
     | InputAsked
     | ApprovalDecided

@@ -1,17 +1,17 @@
 """What the models of a run were shown: every request, as it went over the wire."""
 
-import json
 from collections.abc import Mapping, Sequence
 
 from orchestrator.errors import ConfigurationError
 from orchestrator.events import JournalEvent, RunStarted
 from orchestrator.lifetimes import Models
-from orchestrator.models.base import Codec, ToolSpec
+from orchestrator.models.base import Codec
 from orchestrator.models.resolve import plain_codec
 from orchestrator.options import Options
 from orchestrator.runtime.journal import Journal
+from orchestrator.runtime.offered import specs_of
 from orchestrator.runtime.replay import ReplayedRun
-from orchestrator.runtime.requests import rebuilt
+from orchestrator.runtime.requests import rebuilt, tool_lists
 
 
 async def add_requests(run: ReplayedRun, tree: Mapping[str, Sequence[JournalEvent]], journal: Journal) -> bool:
@@ -24,7 +24,7 @@ async def add_requests(run: ReplayedRun, tree: Mapping[str, Sequence[JournalEven
     assert isinstance(started, RunStarted), "a run begins with its start"
     codec, known = await _codec(started, await _options(tree, run.run_id, journal))
     system = (await journal.body(started.system)).decode()
-    tools = [ToolSpec(**spec) for spec in json.loads(await journal.body(started.tools))]
+    tools = {digest: specs_of(await journal.body(digest)) for digest in tool_lists(tree[run.run_id])}
     requests = {request.turn: request for request in rebuilt(tree[run.run_id], codec, system, tools)}
     for turn in run.turns:
         if request := requests.get(turn.n):

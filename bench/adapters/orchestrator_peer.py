@@ -20,7 +20,7 @@ def options(work, cards):
     for number, command in enumerate(work.servers):
         name = f"s{number}"
         servers[name] = ServerSettings(name=name, command=command[0], args=tuple(command[1:]))
-    settings = Settings(servers=servers, tools=ToolSettings(parallel=8), models={
+    settings = Settings(servers=servers, tools=ToolSettings(parallel=8, groups_above=0), models={
         "boss": {"base_url": work.base_url, "model": work.model, "temperature": None},
         "worker": {"base_url": work.base_url, "model": work.worker_model, "temperature": None},
     })

@@ -45,6 +45,13 @@ class Prompt:
         self._digest = sha256(self._encoded_tools)
         self._append(self._system)
 
+    def show(self, tools: Sequence[ToolSpec]) -> int:
+        """Shows another tool list from the next request on; returns about how many tokens it adds."""
+        before = self._encoded_tools
+        self._tools, self._encoded_tools = tools, self._codec.tools(tools)
+        self._digest = sha256(b"".join((self._encoded_tools, *self._encoded)))
+        return estimate(self._encoded_tools) - estimate(before)
+
     def draft(
         self, transcript: Sequence[Message], *, measured: int = 0, reported: int = 0, stop: LimitReached | None = None
     ) -> Draft:

@@ -16,6 +16,7 @@ from orchestrator.errors import ConfigurationError, Problem
 from orchestrator.messages import Prices
 from orchestrator.models.base import Codec, Model, ModelOptions
 from orchestrator.models.chat import OPENAI_URL, ChatCodec
+from orchestrator.models.flavours import flavour_of
 from orchestrator.models.scripted import RecordedModel
 
 OPENAI_KEY = "OPENAI_API_KEY"
@@ -109,7 +110,7 @@ def resolve(
 
 def plain_codec(name: str) -> Codec:
     """How requests are written for a model of which only the name is known."""
-    return ChatCodec(name)
+    return ChatCodec(name, flavour=flavour_of(name, OPENAI_URL))
 
 
 def _served(

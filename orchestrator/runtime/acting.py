@@ -168,7 +168,7 @@ class Acting:
     def _absent(self, name: str) -> Refused:
         """A call of what is not there: never was, or was shown to the model before its server went away."""
         if any(spec.name == name for spec in self._agent.specs):
-            problem = "its server is not available at the moment"
+            problem = "it is no longer offered: its server has taken it off its list or is not available at the moment"
             return Refused(error="unavailable", observation=results.failure(name, problem))
         return Refused(error="unknown_tool", observation=results.unknown(name, nearest(name, self._agent.offers)))
 
@@ -329,6 +329,7 @@ class Acting:
                 child=spent.run if spent is not None else None,
                 usage=spent.usage if spent is not None else None,
                 cost=spent.cost if spent is not None else None,
+                chosen=wire.chosen(reply.meta) if ready.wish.offer.server.name == BUILTIN else (),
             )
         )
 
@@ -380,6 +381,7 @@ class Acting:
             call=call,
             depth=state.depth,
             ledger=self._ledger,
+            catalogue=self._agent.offered.catalogue,
             roles=self._agent.roles,
         )
         token = CALLER.set(caller)

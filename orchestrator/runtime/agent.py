@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.cards import AgentCard
 from orchestrator.models.base import Model, ToolSpec
+from orchestrator.runtime.offered import Offered
 from orchestrator.tools.toolset import Offer, Toolset
 
 MAX_OUTPUT_TOKENS = 4096
@@ -12,18 +13,26 @@ MAX_OUTPUT_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """`specs` is what the model is shown, in a fixed order; `offers` is what can be called, by the same names.
+    """`specs` is what the model is shown, in a fixed order; `offers` is what can be called, by the same names. Both are
+    of this moment: they may change between turns.
 
     `roles` all hold for its calls: the run's own and those of the agents on the way here."""
 
     card: AgentCard
     model: Model
     toolset: Toolset
-    offers: Mapping[str, Offer]
-    specs: Sequence[ToolSpec]
+    offered: Offered
     system: str
     roles: tuple[str, ...] = ()
     max_output_tokens: int = MAX_OUTPUT_TOKENS
+
+    @property
+    def offers(self) -> Mapping[str, Offer]:
+        return self.offered.offers
+
+    @property
+    def specs(self) -> Sequence[ToolSpec]:
+        return self.offered.specs
 
     @property
     def name(self) -> str:

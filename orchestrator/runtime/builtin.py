@@ -28,7 +28,7 @@ class BuiltIn:
     """A tool, and what answers its calls. Raises `Unanswerable` for what the model can mend."""
 
     tool: Tool
-    answer: Callable[[Caller, Mapping[str, Any]], Awaitable[str]]
+    answer: Callable[[Caller, Mapping[str, Any]], Awaitable[str | CallToolResult]]
 
 
 def builtin_server(built_in: Sequence[BuiltIn]) -> Server[Any]:
@@ -45,10 +45,12 @@ def builtin_server(built_in: Sequence[BuiltIn]) -> Server[Any]:
         if found is None or caller is None:
             raise MCPError(INVALID_PARAMS, f"no tool {params.name!r} can be called here")
         try:
-            text, wrong = await found.answer(caller, params.arguments or {}), False
+            answer, wrong = await found.answer(caller, params.arguments or {}), False
         except Unanswerable as error:
-            text, wrong = str(error), True
-        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=wrong)
+            answer, wrong = str(error), True
+        if isinstance(answer, CallToolResult):
+            return answer
+        return CallToolResult(content=[TextContent(type="text", text=answer)], is_error=wrong)
 
     server = Server("builtin", on_list_tools=list_tools, on_call_tool=call_tool)
     server.middleware.clear()  # spans: the caller's own is all there is to tell

@@ -18,6 +18,7 @@ from orchestrator.events import (
     RunStarted,
 )
 from orchestrator.runtime.journal import Journal
+from orchestrator.runtime.requests import tool_lists
 from orchestrator.runtime.runstate import Think
 from orchestrator.runtime.state import decide, fold
 
@@ -71,7 +72,7 @@ async def fork_of(journal: Journal, run: str, step: int) -> Fork:
     kept = [event for event in events[:place] if not isinstance(event, NOT_KEPT)]
     if place is None and not _goes_on(kept, step):
         raise ConfigurationError(f"run {run} has no step {step} (it has 1 to {max(turns, default=1)})")
-    bodies = {digest: await journal.body(digest) for digest in (started.system, started.tools)}
+    bodies = {digest: await journal.body(digest) for digest in (started.system, *tool_lists(kept))}
     return Fork(source=run, step=step, started=started, kept=kept[1:], bodies=bodies)
 
 

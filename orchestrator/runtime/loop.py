@@ -24,6 +24,7 @@ from orchestrator.events import (
     RunParked,
     StopReason,
     TextDeltaEvent,
+    ToolsChanged,
 )
 from orchestrator.memory.prompt import Draft, Prompt
 from orchestrator.memory.tokens import estimate
@@ -182,6 +183,8 @@ class Loop:
         if self._ledger.remaining <= 0:
             self._time_is_up()
             return None
+        if step.attempt == 1 and not step.closing:
+            await self._take_in_tools()
         draft = draft_of(self._prompt, state, closing=step.closing)
         room = Request(input=draft.input_tokens, output=self._agent.max_output_tokens, prices=self._agent.model.prices)
         if self._ledger.must_wait(room):
@@ -193,6 +196,18 @@ class Loop:
         request = self._request(step, draft, grant)
         await self._recorder.save([self._intent(step, draft, grant)], durable=True)
         return request, draft, grant
+
+    async def _take_in_tools(self) -> None:
+        """Between turns, tools that the model has chosen, and those that are there only now, join its list."""
+        if (change := self._agent.offered.change(self.state)) is None:
+            return
+        await self._tree.journal.keep({change.digest: change.body})
+        tokens = self._prompt.show(self._agent.specs)
+        self._recorder.note(
+            self._recorder.make(
+                ToolsChanged, tools=change.digest, chosen=change.chosen, joined=change.joined, tokens=tokens
+            )
+        )
 
     def _time_is_up(self) -> None:
         limit = self.state.run.limits.seconds

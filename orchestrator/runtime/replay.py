@@ -23,6 +23,7 @@ from orchestrator.events import (
     ToolIntent,
     ToolResult,
     ToolRetried,
+    ToolsChanged,
 )
 from orchestrator.messages import ToolCall
 from orchestrator.runtime.result import CostResult, UsageResult, cost_result, run_result, usage_result
@@ -217,6 +218,8 @@ def _told(event: JournalEvent) -> str:
             return "resumed by a new process"
         case RunForked():
             return f"runs on from step {event.step} of run {event.source}; what stands above happened there"
+        case ToolsChanged():
+            return f"join the tools: {', '.join((*event.chosen, *event.joined))}"
         case ToolRetried():
             return f"{event.tool} ({event.call}) is sent again: its process ended while it was under way"
         case _:

@@ -1,9 +1,9 @@
 """The requests of a run, rebuilt from its events by the code that made them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.events import JournalEvent, ModelIntent, RunForked
+from orchestrator.events import JournalEvent, ModelIntent, RunForked, RunStarted, ToolsChanged
 from orchestrator.memory.prompt import Draft, Prompt
 from orchestrator.models.base import Codec, ToolSpec
 from orchestrator.runtime.runstate import RunState
@@ -20,6 +20,11 @@ class Rebuilt:
     checked: bool
 
 
+def tool_lists(events: Iterable[JournalEvent]) -> list[str]:
+    """The bodies of the tool lists that the model was shown one after the other, by digest."""
+    return [event.tools for event in events if isinstance(event, RunStarted | ToolsChanged)]
+
+
 def draft_of(prompt: Prompt, state: RunState, *, closing: bool) -> Draft:
     """The next request of a run that stands at `state`."""
     return prompt.draft(
@@ -30,10 +35,14 @@ def draft_of(prompt: Prompt, state: RunState, *, closing: bool) -> Draft:
     )
 
 
-def rebuilt(events: Iterable[JournalEvent], codec: Codec, system: str, tools: Sequence[ToolSpec]) -> Iterator[Rebuilt]:
-    """Every request of a run, in order; those that a run took over from another are that one's."""
-    prompt, state, requests = Prompt(codec, system, tools), RunState(), list[Rebuilt]()
+def rebuilt(
+    events: Sequence[JournalEvent], codec: Codec, system: str, tools: Mapping[str, Sequence[ToolSpec]]
+) -> Iterator[Rebuilt]:
+    """Every request of a run, in order; those that a run took over from another are that one's. `tools` by digest."""
+    prompt, state, requests = Prompt(codec, system, tools[tool_lists(events)[0]]), RunState(), list[Rebuilt]()
     for event in events:
+        if isinstance(event, ToolsChanged):
+            prompt.show(tools[event.tools])
         if isinstance(event, RunForked):
             requests.clear()
         elif isinstance(event, ModelIntent):

@@ -1,6 +1,5 @@
 """Runs agents: the top one for a person, the others for their callers. All of them are the same loop."""
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ import anyio
 from orchestrator.cards import AgentCard
 from orchestrator.errors import JournalError
 from orchestrator.events import Limits, RunCancelled, RunFailed, RunParked, RunResumed, RunStarted
-from orchestrator.models.base import Model, ToolSpec
+from orchestrator.models.base import Model
 from orchestrator.runtime import wire
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.delegation import Answer
@@ -18,6 +17,7 @@ from orchestrator.runtime.forking import Fork
 from orchestrator.runtime.journal import Journal
 from orchestrator.runtime.ledger import Amount, Ledger
 from orchestrator.runtime.loop import Loop
+from orchestrator.runtime.offered import Offered, specs_of
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.result import status_of, totals
 from orchestrator.runtime.runstate import RunState
@@ -122,21 +122,21 @@ class Runner:
         self, journal: Journal, card: AgentCard, state: RunState, kit: Kit, roles: tuple[str, ...]
     ) -> Agent:
         """The agent as it is now; for a run that goes on, the model is shown what it was shown before."""
-        specs, system = kit.specs, kit.system
+        specs, system = None, kit.system
         if state.started is not None:
             if (now := self._model_for(card).name) != state.started.model:
                 logger.warning(
                     "run %s was started with model %s and goes on with %s", state.run.run, state.run.model, now
                 )
-            if state.started.tools != kit.tools_digest:
-                specs = tuple(ToolSpec(**spec) for spec in json.loads(await journal.body(state.started.tools)))
+            specs = kit.specs
+            if state.tools != kit.tools_digest:
+                specs = specs_of(await journal.body(state.tools))
             system = (await journal.body(state.started.system)).decode()
         return Agent(
             card=card,
             model=self._model_for(card),
             toolset=self._team.toolset,
-            offers=kit.offers,
-            specs=specs,
+            offered=Offered(self._team, card, kit, specs),
             system=system,
             roles=(*roles, card.role) if card.role and card.role not in roles else roles,
         )

@@ -37,6 +37,7 @@ class CallState(NamedTuple):
     observation: str = ""
     error: str | None = None
     child: str | None = None
+    chosen: tuple[str, ...] = ()
     reason: str = ""
     digest: str = ""
     note: str = ""
@@ -67,11 +68,14 @@ class Reservation:
 class RunState(NamedTuple):
     """Everything that is known of a run. `messages` is the whole transcript after the system prompt.
 
+    `tools` is the body of the tool list in force, by hash.
+
     A named tuple and not a dataclass, because the fold makes a new one for every event: `_replace` takes a tenth of
     the time that `dataclasses.replace` does.
     """
 
     started: RunStarted | None = None
+    tools: str = ""
     seq: int = 0
     name: StateName = "PLANNING"
     turn: int = 0

@@ -33,6 +33,7 @@ from orchestrator.events import (
     ToolIntent,
     ToolResult,
     ToolRetried,
+    ToolsChanged,
 )
 from orchestrator.messages import (
     AssistantMessage,
@@ -138,7 +139,7 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
     state = state._replace(seq=event.seq, last_at=event.at, active=state.active + passed)
     match event:
         case RunStarted():
-            return state._replace(started=event, messages=(UserMessage(text=event.task),))
+            return state._replace(started=event, tools=event.tools, messages=(UserMessage(text=event.task),))
         case RunResumed():
             return _resumed(state)
         case RunForked():
@@ -147,6 +148,10 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
             return _apply_model(state, event)
         case ToolIntent() | ToolResult() | ToolInDoubt() | ToolRetried():
             return _apply_tool(state, event)
+        case ToolsChanged():
+            # What the model counted last time knows nothing of them yet.
+            counted = state.input_tokens + event.tokens if state.input_tokens else 0
+            return state._replace(tools=event.tools, input_tokens=counted)
         case ApprovalAsked() | InputAsked() | ApprovalDecided():
             return _apply_approval(state, event)
         case HookApplied():
@@ -276,6 +281,7 @@ def _apply_tool(state: RunState, event: ToolIntent | ToolResult | ToolInDoubt | 
                     observation=event.observation,
                     error=event.error,
                     child=event.child,
+                    chosen=event.chosen,
                 )
             )
 

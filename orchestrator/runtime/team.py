@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from orchestrator.cards import AgentCard, Cards, select
@@ -10,15 +10,21 @@ from orchestrator.cards import Offer as CardOffer
 from orchestrator.cards.reach import may_use
 from orchestrator.config import ServerSettings
 from orchestrator.models.base import ToolSpec
+from orchestrator.tools.catalogue import FIND_TOOLS, Catalogue
 from orchestrator.tools.toolset import AGENTS, BUILTIN, Offer, Toolset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """What an agent has: what it may call, how the model is shown that, and its system prompt; bodies by digest."""
+    """What an agent has: what it may call, what of that its model is shown at first, and its system prompt.
 
+    `catalogue` holds the tools of servers, which are shown in groups when there are many. Bodies are by digest.
+    """
+
+    agents: bool
     offers: Mapping[str, Offer]
     specs: Sequence[ToolSpec]
+    catalogue: Catalogue
     system: str
     tools_digest: str
     system_digest: str
@@ -26,9 +32,10 @@ class Kit:
 
 
 class Team:
-    """The cards, the servers and who reaches which of them."""
+    """The cards, the servers and who reaches which of them. Above `most` tools, an agent is shown groups; 0: never."""
 
-    def __init__(self, cards: Cards, servers: Mapping[str, ServerSettings], toolset: Toolset) -> None:
+    def __init__(self, cards: Cards, servers: Mapping[str, ServerSettings], toolset: Toolset, most: int) -> None:
+        self._most = most
         self.cards = cards
         self.toolset = toolset
         self.bundled: frozenset[str] = frozenset(name for name, server in servers.items() if server.bundled)
@@ -40,9 +47,13 @@ class Team:
         servers = self.servers_of(card)
         called = self._agents_of(card) if agents else []
         await self.toolset.ready([*([AGENTS] if called else []), BUILTIN, *servers])
+        return self.latest(card, agents=agents)
+
+    def latest(self, card: AgentCard, *, agents: bool) -> Kit:
+        """The same, of the servers whose tools are known by now; waits for none."""
         version, kit = self._kits.get((card.name, agents), (-1, None))
         if kit is None or version != self.toolset.version:
-            kit = self._make(card, servers, called)
+            kit = self._make(card, agents=agents)
             self._kits[card.name, agents] = (self.toolset.version, kit)
         return kit
 
@@ -56,18 +67,24 @@ class Team:
         names = [name for each in self.cards.reachable(card.name) for name in self.servers_of(each)]
         return list(dict.fromkeys(names))
 
-    def _make(self, card: AgentCard, servers: Sequence[str], called: Sequence[AgentCard]) -> Kit:
+    def _make(self, card: AgentCard, *, agents: bool) -> Kit:
+        called = self._agents_of(card) if agents else []
         by_tool = {offer.tool.name: offer for offer in self.toolset.offers([AGENTS])}
-        there = {offer.name: offer for offer in self.toolset.offers(servers)}
+        there = {offer.name: offer for offer in self.toolset.offers(self.servers_of(card))}
         chosen = select(card, [CardOffer(o.server.name, o.tool.name, o.name) for o in there.values()], self.bundled)
-        own = self.toolset.offers([BUILTIN]) if chosen else ()
-        offers = [*(by_tool[each.tool_name] for each in called), *own, *(there[each.name] for each in chosen)]
-        specs = tuple(offer.spec for offer in offers)
+        many = 0 < self._most < len(chosen)
+        theirs = [there[each.name] for each in chosen]
+        own = [offer for offer in self.toolset.offers([BUILTIN]) if theirs and (many or offer.name != FIND_TOOLS)]
+        always = [*(by_tool[each.tool_name] for each in called), *own]
+        catalogue = Catalogue(theirs)
+        specs = tuple(_outlined(offer.spec, catalogue) for offer in (always if many else [*always, *theirs]))
         system = card.instructions.strip() or f"You are {card.title}. {card.description}"
-        tools = json.dumps([asdict(spec) for spec in specs], ensure_ascii=False).encode()
+        tools = tools_body(specs)
         return Kit(
-            offers={offer.name: offer for offer in offers},
+            agents=agents,
+            offers={offer.name: offer for offer in (*always, *theirs)},
             specs=specs,
+            catalogue=catalogue,
             system=system,
             tools_digest=digest(tools),
             system_digest=digest(system.encode()),
@@ -81,6 +98,17 @@ class Team:
     def _useful(self, card: AgentCard) -> bool:
         generalist = card.tools is None and not card.agents and card.source == "bundled"
         return not generalist or bool(self._configured)
+
+
+def _outlined(spec: ToolSpec, catalogue: Catalogue) -> ToolSpec:
+    """`find_tools` tells which groups there are; every other tool stays as it is."""
+    return replace(spec, description=f"{spec.description}\n{catalogue.outline}") if spec.name == FIND_TOOLS else spec
+
+
+def tools_body(specs: Sequence[ToolSpec]) -> bytes:
+    """A tool list as the journal keeps it."""
+    listed = [{"name": spec.name, "description": spec.description, "parameters": spec.parameters} for spec in specs]
+    return json.dumps(listed, ensure_ascii=False).encode()
 
 
 def digest(body: bytes) -> str:

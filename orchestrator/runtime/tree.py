@@ -14,6 +14,7 @@ from orchestrator.runtime.journal import Claim, Journal
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.result import ApprovalRequest
 from orchestrator.runtime.runstate import RunState
+from orchestrator.tools.catalogue import Catalogue
 from orchestrator.tools.policy import Mode, Policy
 from orchestrator.tracing.port import TraceContext, Tracer
 
@@ -91,6 +92,7 @@ class Caller:
     call: str
     depth: int
     ledger: Ledger
+    catalogue: Catalogue
     roles: tuple[str, ...] = ()
     errors: list[Exception] = field(default_factory=list[Exception])
 

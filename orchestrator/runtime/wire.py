@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -14,6 +14,9 @@ KEY = "orchestrator/key"
 """The call's path over the whole tree, which is also its idempotency key."""
 
 SPENT = "orchestrator/spent"
+
+CHOSEN = "orchestrator/chosen"
+"""The names of tools that join the caller's list, in a result of our own server."""
 
 
 class Spent(BaseModel):
@@ -32,6 +35,11 @@ class Spent(BaseModel):
 def digest_of_call(tool: str, arguments: Mapping[str, Any]) -> str:
     """What a verdict is bound to: the same tool with the same arguments."""
     return sha256(f"{tool} {canonical(arguments)}".encode()).hexdigest()[:16]
+
+
+def chosen(meta: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tools that the caller has chosen by its call."""
+    return tuple(cast("list[str]", meta.get(CHOSEN, ())))
 
 
 def digest_of_question(tool: str, arguments: Mapping[str, Any], question: Question) -> str:

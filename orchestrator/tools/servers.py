@@ -65,7 +65,9 @@ def _any(name: str, globs: tuple[str, ...]) -> bool:
 
 
 class Server:
-    """A server by its configured name, up or down. `tools` is its list when it was last up, `protocol` its version."""
+    """A server by its configured name, up or down. `tools` is its list when it was last up, `about` its own words,
+    `protocol` its version.
+    """
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class Server:
         self.terms = terms or Terms()
         self._line = Line(self.terms.concurrency)
         self.tools: tuple[Tool, ...] = ()
+        self.about = ""
         self.problem = ""
         self.protocol = ""
         self._connect = connect
@@ -167,7 +170,8 @@ class Server:
         try:
             with scope:
                 async with self._connect(lambda: self._lose(mine), self._line.elicited) as client:
-                    self.tools, self.protocol = await list_tools(client), client.protocol_version
+                    self.tools = await list_tools(client)
+                    self.about, self.protocol = about(client), client.protocol_version
                     scope.deadline = float("inf")
                     mine = client
                     self.problem, self._client = "", client
@@ -225,6 +229,13 @@ async def list_tools(client: Client) -> tuple[Tool, ...]:
         cursor = page.next_cursor
         if not cursor:
             return tuple(tools)
+
+
+def about(client: Client) -> str:
+    """What a server says of itself: its title, else the first line of its instructions."""
+    info = client.server_info
+    lines = (client.instructions or "").strip().splitlines()
+    return (info.title if info is not None and info.title else "") or (lines[0] if lines else "")
 
 
 def leaf(error: BaseException) -> BaseException:

@@ -46,7 +46,7 @@ REQUIREMENTS = (
     Requirement("C2", "tools", "Servers that users have already configured work unchanged.", pending=True),
     Requirement("C3", "tools", "Names that clash or do not exist are told at the start."),
     Requirement("C4", "tools", "Arguments are repaired, coerced and validated before they are sent."),
-    Requirement("C5", "tools", "Hundreds of tools are found in groups rather than listed.", pending=True),
+    Requirement("C5", "tools", "Hundreds of tools are found in groups rather than listed."),
     Requirement("C6", "tools", "A role bounds what may be called, and is checked at the call."),
     Requirement("C7", "tools", "What writes, sends, deletes or pays waits for a person."),
     Requirement("C8", "tools", "Results read well, and long ones are cut and kept whole.", pending=True),

@@ -16,7 +16,7 @@ import anyio
 
 from orchestrator import Options, Orchestrator, RunOptions, RunResult
 from orchestrator.cards import AgentCard
-from orchestrator.config import PolicySettings, Settings
+from orchestrator.config import PolicySettings, ServerSettings, Settings
 from orchestrator.events import Limits
 from orchestrator.messages import Prices
 from orchestrator.models.base import ModelRequest
@@ -53,8 +53,9 @@ class Bell:
 class Stage:
     """`script` is by agent and turn, by agent alone (any turn), or a function of the request. State lies in `folder`.
 
-    The effects server is `fx` unless there are `servers`, which are objects of this process by name. Every tool is
-    allowed unless `policy` says otherwise. `traced` runs send their spans to where the environment says.
+    The effects server is `fx` unless there are `servers`, which are objects of this process by name, or servers that
+    are `configured`. Every tool is allowed unless `policy` says otherwise. `traced` runs send their spans to where the
+    environment says.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Stage:
         *team: AgentCard,
         servers: Mapping[str, Any] | None = None,
         fx: Mapping[str, Any] | None = None,
+        configured: Mapping[str, ServerSettings] | None = None,
         prices: Prices | None = None,
         traced: bool = False,
         **settings: Any,
@@ -76,7 +78,8 @@ class Stage:
         self._servers = servers or {}
         self._prices = prices
         self._tracer = None if traced else NullTracer()
-        configured = {} if servers else {"fx": effects(self.ledger, **(fx or {}))}
+        if configured is None:
+            configured = {} if servers else {"fx": effects(self.ledger, **(fx or {}))}
         self._settings = Settings(**{"servers": configured, "policy": allow("*"), **settings})
 
     @property

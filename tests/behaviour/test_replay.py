@@ -101,7 +101,7 @@ def test_every_request_is_rebuilt_as_it_was_sent(tmp_path: Path) -> None:
     for events in tree.values():
         start = events[0]
         assert isinstance(start, RunStarted)
-        specs = [ToolSpec(**spec) for spec in json.loads(bodies[start.tools])]
+        specs = {start.tools: [ToolSpec(**spec) for spec in json.loads(bodies[start.tools])]}
         found = list(rebuilt(events, plain_codec(start.model), bodies[start.system].decode(), specs))
         assert all(each.checked for each in found)
         again += [each.body for each in found]

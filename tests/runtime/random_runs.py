@@ -32,6 +32,7 @@ from orchestrator.events import (
     ToolIntent,
     ToolResult,
     ToolRetried,
+    ToolsChanged,
 )
 from orchestrator.messages import AssistantMessage, Cost, ToolCall, Usage
 from orchestrator.runtime.acting import REPEATABLE
@@ -136,6 +137,10 @@ class Player:
             return
         if not step.closing and step.attempt == 1 and self.chance(10):
             self.note(HookApplied, hook="h", moment="thinking", decision="redirect", text="mind the time")
+        if not step.closing and step.attempt == 1 and self.chance(6):
+            self.note(
+                ToolsChanged, tools=self.one_of("t2", "t3"), chosen=("fx__pay",), tokens=self.random.randrange(90)
+            )
         asked = {"attempt": step.attempt, "closing": step.closing, "messages": len(self.state.messages)}
         self.note(ModelIntent, turn=step.turn, request="d", reserved=self.random.randrange(5000), **asked)
         match self.one_of("reply", "failure", "interrupt", "reply", "reply", "reply", "reply"):

@@ -2,10 +2,10 @@
 
 `--banner`: noise on standard output before and between messages. `--deaf`: ignores the end of its input and SIGTERM.
 `--mute`: never answers. `--fall`: says why on standard error and ends at once. `--child`: starts a process that
-outlives it, as `npx` does. `--pid FILE`: writes its process id there when it is up. `--tools FILE`: offers these tools
-and no others; each answers with its own name. A tool can also misbehave: echo, big (a line of `bytes`), die (ends
-without an answer), hang_once (never answers the first time, which it remembers in `file`; `tell` is a pipe to say so
-in), picture, broken (an error with a structured body).
+outlives it, as `npx` does. `--pid FILE`: writes its process id there when it is up. `--title TEXT`: what it calls
+itself. `--tools FILE`: offers these tools and no others; each answers with its own name. A tool can also misbehave:
+echo, big (a line of `bytes`), die (ends without an answer), hang_once (never answers the first time, which it remembers
+in `file`; `tell` is a pipe to say so in), picture, broken (an error with a structured body).
 """
 
 import argparse
@@ -45,11 +45,11 @@ def result(name: str, arguments: dict) -> dict | None:
     return {"content": [{"type": "text", "text": text}]}
 
 
-def answer(message: dict, tools: list) -> dict | None:
+def answer(message: dict, tools: list, title: str) -> dict | None:
     method, params = message["method"], message.get("params") or {}
     if method == "initialize":
         offers = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
-        return {"result": {**offers, "serverInfo": {"name": "awkward", "version": "1"}}}
+        return {"result": {**offers, "serverInfo": {"name": "awkward", "version": "1", "title": title}}}
     if method == "tools/list":
         return {"result": {"tools": tools}}
     if method == "tools/call":
@@ -58,14 +58,14 @@ def answer(message: dict, tools: list) -> dict | None:
     return {"error": {"code": -32601, "message": f"no method {method}"}}
 
 
-def serve(tools: list, *, banner: bool, mute: bool) -> None:
+def serve(tools: list, title: str, *, banner: bool, mute: bool) -> None:
     for number, line in enumerate(sys.stdin):
         message = json.loads(line)
         if banner:
             print(f"[info] line {number}", flush=True)
         if mute or "id" not in message:
             continue
-        if (reply := answer(message, tools)) is not None:
+        if (reply := answer(message, tools, title)) is not None:
             print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply}), flush=True)
 
 
@@ -75,6 +75,7 @@ def main() -> None:
         parser.add_argument(flag, action="store_true")
     parser.add_argument("--pid")
     parser.add_argument("--tools")
+    parser.add_argument("--title", default="")
     flags = parser.parse_args()
     if flags.deaf:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -91,7 +92,7 @@ def main() -> None:
     if flags.tools:
         with open(flags.tools) as file:
             tools = json.load(file)
-    serve(tools, banner=flags.banner, mute=flags.mute)
+    serve(tools, flags.title, banner=flags.banner, mute=flags.mute)
     if flags.deaf:
         threading.Event().wait()
 
