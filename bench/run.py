@@ -15,6 +15,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 import urllib.request
@@ -22,7 +23,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CONFIG = tomllib.loads((HERE / "systems.toml").read_text())
-FRESH = ("cold", "many")  # measured from the start of a new process
+FRESH = ("cold", "many", "again")  # measured from the start of a new process
 LIVE = ("throughput", "steps", "parallel", "fanout", "history", "soak")  # asked of one process that stays up
 SEPARATE = ("traced",)  # a process of its own that stays up
 QUIET = {
@@ -94,13 +95,13 @@ class Peer:
     def __init__(self, lab, name):
         self.lab, self.name, self.process = lab, name, None
 
-    async def start(self, *scenarios):
+    async def start(self, *scenarios, **env):
         module = CONFIG["systems"][self.name].get("adapter", self.name)
         command = [self.lab.python(self.name), HERE / "driver.py", module, f"http://127.0.0.1:{self.lab.port}/v1", self.lab.python("tools")]
         log = open(self.lab.cache / f"{self.name}.log", "ab")
         self.process = await asyncio.create_subprocess_exec(
             *map(str, command), *scenarios, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
-            env=os.environ | QUIET, cwd=self.lab.cache, limit=2**24)
+            env=os.environ | QUIET | env, cwd=self.lab.cache, limit=2**24)
 
     async def until(self, word, limit=900):
         async def read():
@@ -112,8 +113,15 @@ class Peer:
         return await asyncio.wait_for(read(), limit)
 
     async def fresh(self, scenario):
+        if scenario != "again":
+            return await self.one(scenario)
+        with tempfile.TemporaryDirectory() as home:  # what a system remembers between two starts
+            await self.one(scenario, BENCH_HOME=home)
+            return await self.one(scenario, BENCH_HOME=home)
+
+    async def one(self, scenario, **env):
         began = time.perf_counter()
-        await self.start(scenario)
+        await self.start(scenario, **env)
         await self.until("ANSWER")
         answered = time.perf_counter() - began
         result = json.loads(await self.until("RESULT"))

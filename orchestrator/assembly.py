@@ -27,8 +27,9 @@ from orchestrator.runtime.sittings import RunOptions, Seat, Sittings
 from orchestrator.runtime.team import Team
 from orchestrator.tasks import background
 from orchestrator.tools.policy import Policy
-from orchestrator.tools.servers import Server, Terms, broken_server, http_server, local_server, stdio_server
+from orchestrator.tools.servers import Server, Terms
 from orchestrator.tools.toolset import AGENTS, BUILTIN, Toolset
+from orchestrator.tools.transports import broken_server, http_server, local_server, stdio_server
 from orchestrator.tracing.setup import make_tracer
 
 logger = logging.getLogger(__name__)
@@ -121,8 +122,9 @@ class Parts:
             if card.limits.cost is not None:
                 self._priced(card)
         names = self.team.servers_below(cards[0])
+        await self.team.toolset.live(self._servers.required(names))
         await self.team.toolset.ready(names)
-        down = {name: server.problem for name in names if not (server := self.team.toolset.servers[name]).up}
+        down = {name: server.problem for name in names if (server := self.team.toolset.servers[name]).down}
         if required := self._servers.required(down):
             problems = [f"server `{name}` is required and not available: {down[name]}" for name in required]
             raise ConfigurationError(*problems)
@@ -145,11 +147,11 @@ class Parts:
                 logger.warning("server `%s` is not available, going on without it: %s", name, problem)
 
     def _known(self, names: list[str]) -> dict[str, list[str] | None]:
-        """Tool names by server; None for those that are down or were not asked."""
+        """Tool names by server, from now or the last time; None for those that were never asked, or did not answer."""
         servers = self.team.toolset.servers
         known: dict[str, list[str] | None] = {name: None for name in servers if name not in (AGENTS, BUILTIN)}
         for name in names:
-            if servers[name].up:
+            if servers[name].listing.seen:
                 known[name] = [tool.name for tool in servers[name].tools]
         return known
 
@@ -209,12 +211,21 @@ def open_server(name: str, servers: Servers) -> Server:
         allow=configured.allow,
         deny=configured.deny,
         long_running=configured.long_running,
+        trust="own" if configured.bundled else "report" if configured.trust else "ask",
     )
+    memory = servers.memory(name)
     start_timeout = configured.start_timeout
     if configured.transport == "stdio":
-        return stdio_server(name, lambda: servers.process(name), start_timeout=start_timeout, terms=terms)
+        return stdio_server(
+            name, lambda: servers.process(name), start_timeout=start_timeout, terms=terms, memory=memory
+        )
     return http_server(
-        name, lambda: servers.expanded(name), start_timeout=start_timeout, terms=terms, store=servers.store
+        name,
+        lambda: servers.expanded(name),
+        start_timeout=start_timeout,
+        terms=terms,
+        store=servers.store,
+        memory=memory,
     )
 
 

@@ -23,7 +23,7 @@ async def list_tools(options: Options) -> dict[str, Any]:
         stack.push_async_callback(servers.close)
         servers.start_early(names)
         toolset = await stack.enter_async_context(Toolset([open_server(name, servers) for name in names]).running())
-        await toolset.ready(names)
+        await toolset.live(names)
         listed = toolset.servers.values()
         return {
             "servers": [

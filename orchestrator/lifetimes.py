@@ -13,7 +13,12 @@ from orchestrator.errors import ConfigurationError
 from orchestrator.masking import mask
 from orchestrator.models.base import Model
 from orchestrator.models.resolve import NO_MODEL, read_models, resolve
-from orchestrator.tools.stdio import Process, spawn
+from orchestrator.tools.orphans import Watcher
+from orchestrator.tools.process import Process, spawn
+from orchestrator.tools.remembered import Memory, memory_of
+
+EARLY = 16
+"""Processes that start at once; those of other servers start when it is their turn to connect."""
 
 
 class Models:
@@ -54,8 +59,19 @@ class Models:
 class Servers:
     """The configured servers, their values filled in, and the processes that were started before they were needed."""
 
-    def __init__(self, settings: Settings, workspace: Path, ask: Ask | None = None, store: Path | None = None) -> None:
-        """`ask` asks a person for a value, where there is one; for each value once. `store` is where sign-ins are."""
+    def __init__(
+        self,
+        settings: Settings,
+        workspace: Path,
+        ask: Ask | None = None,
+        store: Path | None = None,
+        *,
+        remember: bool = False,
+    ) -> None:
+        """`ask` asks a person for a value, where there is one; for each value once.
+
+        `store` is where sign-ins are, and what was seen of servers, which counts where `remember` says so.
+        """
         self.store = store
         self.settings: Mapping[str, ServerSettings] = {
             name: server for name, server in settings.servers.items() if not server.disabled
@@ -65,16 +81,22 @@ class Servers:
         self._ask = ask
         self._answers: dict[tuple[str, str], str] = {}
         self._early: dict[str, Process] = {}
+        self._watcher = Watcher()
+        seen = self.settings.items() if remember else ()
+        self._memories = {name: memory_of(store, each, workspace) for name, each in seen if store is not None}
 
     def start_early(self, names: Iterable[str]) -> None:
-        """Starts the processes of these servers before the package is there that talks to them."""
+        """Starts the processes of these servers before the package is there that talks to them.
+
+        Not of those whose tools are remembered: they start with their first call, unless the run requires them.
+        """
         for name in names:
             try:
-                server = self.expanded(
-                    name
-                )  # of all servers: now a person can be asked for values, later one is at work
-                if server.transport == "stdio":
-                    self._early[name] = start_process(server)
+                # Of all servers: now a person can be asked for values, later one is at work.
+                server = self.expanded(name)
+                new = server.required or not self._remembered(name)
+                if new and server.transport == "stdio" and len(self._early) < EARLY:
+                    self._early[name] = start_process(server, self._watcher)
             except (OSError, ConfigurationError) as error:
                 self.problems[name] = f"it cannot be started: {error}"
 
@@ -102,7 +124,11 @@ class Servers:
 
     def process(self, name: str) -> Process:
         """A new process of a server, or the one that was started early. Raises OSError or `ConfigurationError`."""
-        return self._early.pop(name, None) or start_process(self.expanded(name))
+        return self._early.pop(name, None) or self._start(name)
+
+    def memory(self, name: str) -> Memory | None:
+        """What was seen of a server the last time, in a file that is kept up to date."""
+        return self._memories.get(name)
 
     def required(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if name in self.settings and self.settings[name].required]
@@ -113,10 +139,18 @@ class Servers:
             async with anyio.create_task_group() as group:
                 for process in self._early.values():
                     group.start_soon(process.close)
-        self._early.clear()
+            self._early.clear()
+            await self._watcher.close()
+
+    def _remembered(self, name: str) -> bool:
+        memory = self.memory(name)
+        return memory is not None and memory.record.listed is not None
+
+    def _start(self, name: str) -> Process:
+        return start_process(self.expanded(name), self._watcher)
 
 
-def start_process(server: ServerSettings) -> Process:
+def start_process(server: ServerSettings, watcher: Watcher | None = None) -> Process:
     """Raises OSError when the command cannot be started."""
     assert server.command is not None
     return spawn(
@@ -124,6 +158,7 @@ def start_process(server: ServerSettings) -> Process:
         [server.command, *server.args],
         dict(server.env) | (telemetry_environment() if server.bundled else {}),
         Path(server.cwd) if server.cwd else None,
+        watcher,
     )
 
 

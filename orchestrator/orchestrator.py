@@ -44,7 +44,7 @@ class Orchestrator:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            servers = Servers(self.settings, self.options.folder, self.options.ask, self.options.store())
+            servers = Servers(self.settings, self.options.folder, self.options.ask, self.options.store(), remember=True)
             stack.push_async_callback(servers.close)
             servers.start_early(servers.needed(self.cards, self.agent))
             # The MCP package takes half a second to import; the servers' processes come up meanwhile.

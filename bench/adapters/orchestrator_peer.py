@@ -1,5 +1,6 @@
 """orchestrator-mcp: the product's defaults, but step limit raised and eight calls at once; `bare` keeps nothing on disk."""
 
+import os
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,7 +30,7 @@ def options(work, cards):
         from orchestrator.runtime.journal import MemoryJournal
         from orchestrator.tracing.port import NullTracer
         extra = {"journal": MemoryJournal(), "tracer": NullTracer()}
-    return Options(settings=settings, cards=Cards.of(cards), home=Path(tempfile.mkdtemp(prefix="bench-")), **extra)
+    return Options(settings=settings, cards=Cards.of(cards), home=Path(os.environ.get("BENCH_HOME") or tempfile.mkdtemp(prefix="bench-")), **extra)
 
 
 def card(name, **more):

@@ -23,7 +23,17 @@ SHAPE = '{"mcpServers": {"files": {"command": "npx", "args": ["-y", "some-mcp-se
 RESERVED = ("agents", "builtin")
 OWN_KEY = "orchestrator"
 _SHAPE = ("command", "args", "env", "env_file", "cwd", "url", "headers", "oauth", "type", "disabled")
-_OURS = ("start_timeout", "call_timeout", "allow", "deny", "auto_approve", "long_running", "concurrency", "required")
+_OURS = (
+    "start_timeout",
+    "call_timeout",
+    "allow",
+    "deny",
+    "auto_approve",
+    "long_running",
+    "concurrency",
+    "required",
+    "trust",
+)
 _ALIASES: Mapping[str, str] = {
     "envFile": "env_file",
     "serverUrl": "url",

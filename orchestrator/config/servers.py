@@ -72,9 +72,9 @@ class ServerSettings(BaseModel):
     `allow` and `deny` are globs over the server's own tool names; `auto_approve` are globs of tools that are not asked
     for. The time of a `long_running` tool (globs too) starts anew with each report of progress. `call_timeout` None
     means `[tools] timeout`, `concurrency` None no bound of its own. A `required` server that cannot be reached ends the
-    run. `oauth` says how to sign in, where a server wants more than it says by itself. Values never show in `repr`,
-    as they may be secrets. `places` say where in its file the values of each key stand, `lines` in which line each
-    place is.
+    run. `oauth` says how to sign in, where a server wants more than it says by itself. A tool that its server changes
+    must be approved, unless you `trust` the server to. Values never show in `repr`, as they may be secrets. `places`
+    say where in its file the values of each key stand, `lines` in which line each place is.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -97,6 +97,7 @@ class ServerSettings(BaseModel):
     long_running: _Globs = ()
     concurrency: int | None = Field(default=None, gt=0)
     required: bool = Field(default=False, strict=True)
+    trust: bool = Field(default=False, strict=True)
     disabled: bool = Field(default=False, strict=True)
     bundled: bool = False
     file: Path | None = None

@@ -21,8 +21,8 @@ from orchestrator.memory.tokens import estimate
 from orchestrator.models.base import ToolSpec
 from orchestrator.models.lenient import dump
 from orchestrator.tools.names import LONGEST, SEPARATOR, distinct, model_name
+from orchestrator.tools.process import Process
 from orchestrator.tools.servers import Server
-from orchestrator.tools.stdio import Process
 from orchestrator.tools.toolset import Offer, Toolset
 
 LAST_LINES = 5
@@ -45,30 +45,19 @@ class Watched(Servers):
 
     def __init__(self, settings: Settings, workspace: Path, ask: Ask | None = None, store: Path | None = None) -> None:
         super().__init__(settings, workspace, ask, store)
-        self._processes: dict[str, tuple[Process, int]] = {}
+        self._processes: dict[str, Process] = {}
 
     def process(self, name: str) -> Process:
-        process = super().process(name)
-        self.forget(name)
-        self._processes[name] = (process, os.dup(process.stderr.fileno()))
-        return process
-
-    def forget(self, name: str) -> None:
-        if name in self._processes:
-            os.close(self._processes.pop(name)[1])
+        self._processes[name] = super().process(name)
+        return self._processes[name]
 
     def stderr(self, name: str) -> list[str]:
         """The last lines that a server wrote there."""
-        if name not in self._processes:
-            return []
-        handle = self._processes[name][1]
-        size = os.fstat(handle).st_size
-        text = os.pread(handle, 4096, max(0, size - 4096)).decode("utf-8", "replace")
-        return text.strip().splitlines()[-LAST_LINES:]
+        return self._processes[name].last_words(LAST_LINES).splitlines() if name in self._processes else []
 
     def noise(self, name: str) -> str:
         """The first line on a server's standard output that was none of the protocol's."""
-        return self._processes[name][0].noise if name in self._processes else ""
+        return self._processes[name].noise if name in self._processes else ""
 
 
 def read_servers(settings: Settings, workspace: Path, ask: Ask | None) -> Looked:
@@ -116,8 +105,6 @@ async def look_at_servers(settings: Settings, workspace: Path, ask: Ask | None, 
             findings += look.findings(seen[name]) if name not in servers.problems else []
             up = toolset.servers[name].up
             known[name] = [tool.name for tool in toolset.servers[name].tools] if up else None
-    for name in names:
-        servers.forget(name)
     return Looked(tuple(seen.values()), tuple(findings), known)
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -24,7 +24,7 @@ from orchestrator.tools import results
 from orchestrator.tools.arguments import InvalidArguments, canonical
 from orchestrator.tools.calling import ROUNDS
 from orchestrator.tools.policy import Decision
-from orchestrator.tools.toolset import AGENTS, BUILTIN, Offer, Reply, nearest
+from orchestrator.tools.toolset import AGENTS, BUILTIN, Offer, Reply, instead, nearest
 from orchestrator.tracing.port import ToolFacts, ToolOutcome
 
 logger = logging.getLogger(__name__)
@@ -54,11 +54,15 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A call whose intent is noted. `changed`: a person or a hook sent other arguments than the model asked for."""
+    """A call whose intent is noted. `changed`: a person or a hook sent other arguments than the model asked for.
+
+    `aware` is the change of the tool, by its server, that the decision took into account.
+    """
 
     call: str
     wish: Wish
     changed: bool = False
+    aware: str = ""
 
 
 @dataclass(slots=True)
@@ -66,6 +70,7 @@ class Outcome:
     """What came of a call, once `done`."""
 
     done: anyio.Event
+    aware: str = ""
     reply: Reply | None = None
     seconds: float = 0.0
 
@@ -103,7 +108,7 @@ class Acting:
         number = self._started[key] = self._started.get(key, 0) + 1
         begun = self._early.setdefault(key, [])
         if len(begun) < number:
-            begun.append(Outcome(anyio.Event()))
+            begun.append(Outcome(anyio.Event(), wish.offer.change))
             self._spawn(self._execute, wish, f"t{turn}.{part.position}", begun[-1])
 
     async def answer(self, calls: Sequence[CallState]) -> None:
@@ -144,6 +149,11 @@ class Acting:
         if decision.verdict == "ask":
             self._ask(call, wish, decision.reason)
             return None
+        if call.phase == "approved" and wish.offer.change:
+            if call.reason != wish.offer.change:  # the tool changed while the person thought about it, so once more
+                self._ask(call, wish, wish.offer.change)
+                return None
+            self._agent.toolset.accept(wish.offer)
         return self._intend(call, wish, attempt=call.attempt + 1)
 
     def _cut_off(self, call: CallState) -> bool:
@@ -252,7 +262,7 @@ class Acting:
                 key=self._path(call.call.id),
             )
         )
-        return Ready(call=call.call.id, wish=wish, changed=self._changed(call, wish))
+        return Ready(call=call.call.id, wish=wish, changed=self._changed(call, wish), aware=wish.offer.change)
 
     def _changed(self, call: CallState, wish: Wish) -> bool:
         if call.phase == "asked" and not self._tree.hooks:
@@ -302,7 +312,7 @@ class Acting:
             outcome = begun.pop(0)
             await outcome.done.wait()
         else:
-            outcome = Outcome(anyio.Event())
+            outcome = Outcome(anyio.Event(), ready.aware)
             await self._execute(ready.wish, ready.call, outcome)
         reply = outcome.reply
         assert reply is not None, "an execution that is done has a reply"
@@ -337,7 +347,7 @@ class Acting:
         """One call inside its span."""
         began = anyio.current_time()
         with self._tree.tracer.tool(self._facts(call, wish.offer.name, wish)) as scope:
-            outcome.reply = await self._send(wish, call)
+            outcome.reply = await self._send(wish, call, outcome.aware)
             scope.settle(ToolOutcome(text=outcome.reply.text, error=outcome.reply.error))
         outcome.seconds = round(anyio.current_time() - began, 3)
         outcome.done.set()
@@ -354,7 +364,7 @@ class Acting:
             arguments=wish.arguments if wish is not None else {},
         )
 
-    async def _send(self, wish: Wish, call: str) -> Reply:
+    async def _send(self, wish: Wish, call: str, aware: str) -> Reply:
         """A call that stays inside holds no slot, so that nesting cannot deadlock; it minds the time itself."""
         if wish.offer.server.name in (AGENTS, BUILTIN):
             return await self._call_inside(wish, call)
@@ -364,10 +374,12 @@ class Acting:
                 await self._tree.hold()
                 given = self._asking.given(call, wish.offer.server.name, scope)
                 reply = await self._agent.toolset.call(
-                    wish.offer, wish.arguments, timeout=self._tree.tool_timeout, meta=meta, given=given
+                    wish.offer, wish.arguments, timeout=self._tree.tool_timeout, meta=meta, given=given, aware=aware
                 )
             if self._asking.errors:
                 raise self._asking.errors[0]
+            if reply.error == "unavailable":
+                return replace(reply, text=reply.text + instead(wish.offer, self._agent.offers.values()))
             return reply
         problem = "the run's time was up before it answered; the call was stopped"
         return Reply(text=results.failure(wish.offer.name, problem), error="timeout", meta={})

@@ -5,13 +5,14 @@ The first line that fits decides:
     1   a built-in tool that only reads: it shows what the run has already            allow
     2   a role of the run, or of an agent on the way to it, does not have the tool    deny   (agents apart)
     3   `[policy] deny`                                                               deny
-    4   the card's `approve`                                                          ask
-    5   `[policy] ask`                                                                ask
-    6   `[policy] allow`, or the server's own `auto_approve`                          allow
-    7   the call of an agent of this process (its own calls are judged in turn)       allow
-    8   the server says that the tool only reads                                      allow
-    9   a bundled server says that the tool destroys nothing                          allow
-    10  anything else, no annotation included                                         ask
+    4   a server that is not trusted changed the tool since it was first seen         ask
+    5   the card's `approve`                                                          ask
+    6   `[policy] ask`                                                                ask
+    7   `[policy] allow`, or the server's own `auto_approve`                          allow
+    8   the call of an agent of this process (its own calls are judged in turn)       allow
+    9   the server says that the tool only reads                                      allow
+    10  a bundled server says that the tool destroys nothing                          allow
+    11  anything else, no annotation included                                         ask
 
 Then `--approve all` turns ask into allow, and `--approve none` turns ask into deny.
 """
@@ -63,6 +64,8 @@ class Policy:
                 return Decision("deny", f"the role {role!r} does not have this tool")
         if _matches(offer, self.rules.deny):
             return Decision("deny", "the policy refuses it")
+        if offer.change:
+            return Decision("ask", offer.change)
         if _matches(offer, approve):
             return Decision("ask", "the agent's card asks for approval")
         if _matches(offer, self.rules.ask):

@@ -1,125 +1,62 @@
-"""A stdio server's process and its pipes.
+"""The pipes of a stdio server: JSON-RPC, one message a line.
 
-The process is started by the standard library alone, so that servers can come up while the MCP package is still being
-imported; `pipes` then carries JSON-RPC lines for a `Client`. Reading is linear in a line's length: a result of
-20 MB does not stall the other runs. The process leads a group of its own, and the whole group ends with it.
+Reading is linear in a line's length, so that a result of 20 MB does not stall the other runs. A line that does not end
+costs the connection, not our memory. What is no message is passed over, and said once.
 """
 
 import asyncio
 import logging
-import os
-import signal
-import subprocess
-import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from orchestrator.tools.process import Process
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 logger = logging.getLogger(__name__)
 
-INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
-"""What a server sees of our environment unless its configuration names more."""
-
-GRACE_SECONDS = 2.0
-"""How long a server may take to end after its input closes, and again after SIGTERM (the MCP lifecycle's order)."""
-
 CHUNK = 1 << 16
 
-
-@dataclass(slots=True, kw_only=True)
-class Process:
-    """A running server. `noise` is the first line on its output that was not JSON-RPC."""
-
-    name: str
-    popen: subprocess.Popen[bytes]
-    stderr: IO[bytes]
-    noise: str = ""
-    _closed: bool = field(default=False, repr=False)
-
-    def last_words(self, lines: int = 5) -> str:
-        """The end of what the server wrote to its standard error."""
-        end = self.stderr.seek(0, os.SEEK_END)
-        self.stderr.seek(max(0, end - 4096))
-        return "\n".join(self.stderr.read().decode("utf-8", "replace").strip().splitlines()[-lines:])
-
-    async def close(self) -> None:
-        """Ends the server and everything it started: close its input, then SIGTERM, then SIGKILL to its group."""
-        if self._closed:
-            return
-        self._closed = True
-        if self.popen.stdin is not None:
-            with suppress(OSError):
-                self.popen.stdin.close()
-        for stronger in (signal.SIGTERM, signal.SIGKILL):
-            if await asyncio.to_thread(self._ended, GRACE_SECONDS):
-                break
-            self._signal(stronger)
-        await asyncio.to_thread(self.popen.wait)
-        self._signal(signal.SIGKILL)
-        for pipe in (self.popen.stdout, self.stderr):
-            if pipe is not None:
-                pipe.close()
-
-    def _ended(self, seconds: float) -> bool:
-        with suppress(subprocess.TimeoutExpired):
-            self.popen.wait(seconds)
-        return self.popen.returncode is not None
-
-    def _signal(self, number: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.popen.pid, number)
+LONGEST_LINE = 64 * 1024 * 1024
+"""Bytes of one message; as much as one event of a server at a URL may have."""
 
 
-def spawn(name: str, command: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> Process:
-    """Starts a server's process. Raises OSError when it cannot be started."""
-    inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
-    stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-    try:
-        popen = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=inherited | dict(env),
-            cwd=cwd,
-            start_new_session=True,
-            bufsize=0,
-        )
-    except BaseException:
-        stderr.close()
-        raise
-    return Process(name=name, popen=popen, stderr=stderr)
+class LineTooLong(Exception):
+    """A line has more bytes than any message may have."""
 
 
 @asynccontextmanager
-async def pipes(process: Process, lost: Callable[[], None]) -> "AsyncGenerator[TransportStreams]":
+async def pipes(
+    process: Process, lost: Callable[[str], None], longest: int = LONGEST_LINE
+) -> "AsyncGenerator[TransportStreams]":
     """The transport that a `Client` takes. Leaving it closes the pipes, not the process.
 
-    `lost` is called when the server closes them, before any call in flight is told.
+    `lost` is called when the server closes them, or is given up, before any call in flight is told. `longest` is the
+    limit of a line, in bytes.
     """
-    # Imported here, and not above, so that `spawn` does not wait for the MCP package.
-    import anyio  # noqa: PLC0415
-    from mcp.shared.message import SessionMessage  # noqa: PLC0415
-    from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415
-
     to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     reader, writer, close = await _connect(process)
+    process.listen()
 
     async def read() -> None:
         async with to_session:
-            async for line in _lines(reader):
-                try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
-                    _noise(process, line)
-                    continue
-                await to_session.send(SessionMessage(message))
+            try:
+                async for line in _lines(reader, longest):
+                    try:
+                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    except ValueError:
+                        _noise(process, line)
+                        continue
+                    await to_session.send(SessionMessage(message))
+            except LineTooLong:
+                process.fault = f"it wrote a line of more than {longest:,} bytes to its standard output"
 
     async def write() -> None:
         async with from_session:
@@ -131,7 +68,7 @@ async def pipes(process: Process, lost: Callable[[], None]) -> "AsyncGenerator[T
         # A broken pipe on either side is the end of the connection, which the session sees as its streams' end.
         with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             await work()
-        lost()
+        lost(process.obituary("it closed its output"))
         await to_session.aclose()
 
     try:
@@ -154,7 +91,7 @@ def _noise(process: Process, line: bytes) -> None:
         logger.warning("server %s writes to its standard output what is not JSON-RPC: %s", process.name, process.noise)
 
 
-async def _connect(process: Process) -> "tuple[asyncio.StreamReader, asyncio.StreamWriter, Any]":
+async def _connect(process: Process) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Callable[[], None]]:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=CHUNK * 4)
     read_transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.popen.stdout)
@@ -171,15 +108,19 @@ async def _connect(process: Process) -> "tuple[asyncio.StreamReader, asyncio.Str
     return reader, writer, close
 
 
-async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length, each byte looked at once."""
+async def _lines(reader: asyncio.StreamReader, longest: int) -> AsyncIterator[bytes]:
+    """Lines, each byte looked at once. Raises `LineTooLong`."""
     parts: list[bytes] = []
+    size = 0
     while chunk := await reader.read(CHUNK):
         head, newline, rest = chunk.partition(b"\n")
         parts.append(head)
+        size += len(head)
         while newline:
             yield b"".join(parts)
             head, newline, rest = rest.partition(b"\n")
-            parts = [head]
+            parts, size = [head], len(head)
+        if size > longest:
+            raise LineTooLong
     if parts and parts != [b""]:
         yield b"".join(parts)

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 import anyio
-import anyio.abc
 from mcp.shared.exceptions import MCPError
 from mcp_types import InputRequiredResult, Tool
 
@@ -25,13 +24,22 @@ from orchestrator.tools.arguments import ArgumentSchema
 from orchestrator.tools.calling import NOTHING, Given
 from orchestrator.tools.elicitation import Asked, Unanswerable
 from orchestrator.tools.names import distinct, model_name
-from orchestrator.tools.servers import Server, ToolTimeout, describe
+from orchestrator.tools.servers import Server, ToolChanged, ToolTimeout, describe
 from orchestrator.tools.shown import shown
 
 logger = logging.getLogger(__name__)
 
 PROCESS_PARALLEL = 64
 """Tool calls at once in this process, over all runs; more wait in turn. Calls that stay inside are not counted."""
+
+STARTS = 16
+"""Servers that start at once; the others' time to start begins when their turn comes."""
+
+TELL_AFTER = 6.0
+"""Seconds until it is said what is waited for."""
+
+PATIENCE = 12.0
+"""Seconds more that a run waits for a server that starts slowly while others have tools."""
 
 AGENTS = "agents"
 """The server that specialists are tools of; no configured server may have its name."""
@@ -49,6 +57,11 @@ class Offer:
     tool: Tool
     schema: ArgumentSchema
     effect: Effect
+
+    @property
+    def change(self) -> str:
+        """What its server says otherwise by now and nobody has approved; empty: nothing."""
+        return self.server.listing.changes.get(self.tool.name, "")
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -72,22 +85,28 @@ class Reply:
 
 
 class Toolset:
-    """The servers of an orchestrator, in the order of its configuration. `version` grows with each tool that joins."""
+    """The servers of an orchestrator, in the order of its configuration. `version` grows whenever offers change."""
 
-    def __init__(self, servers: Sequence[Server]) -> None:
+    def __init__(self, servers: Sequence[Server], patience: float = PATIENCE) -> None:
         self.servers = {server.name: server for server in servers}
         self.left_out: dict[str, str] = {}
         self.version = 0
-        self._offers: dict[str, Offer] = {}
-        self._seen: set[tuple[str, str]] = set()
-        self._started: set[str] = set()
+        self._patience = patience
+        self._offers: dict[str, dict[str, Offer]] = {}
+        self._by_name: dict[str, Offer] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        self._taken: set[str] = set()
+        self._waited: set[str] = set()
         self._slots = anyio.CapacityLimiter(PROCESS_PARALLEL)
-        self._group: anyio.abc.TaskGroup
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator["Toolset"]:
         """The time in which servers run. They are started by `start` or at the first need, and all end on leaving."""
-        async with background() as self._group:
+        starts = anyio.CapacityLimiter(STARTS)
+        async with background() as group:
+            for server in self.servers.values():
+                server.open(group, starts)
+                server.told = self._heard
             try:
                 yield self
             finally:
@@ -95,27 +114,66 @@ class Toolset:
                     server.stop()
 
     def start(self, names: Iterable[str]) -> None:
-        """Starts those of the servers that were not started yet, all at once."""
+        """Starts those of the servers that are not up, all at once."""
         for name in names:
-            if name not in self._started:
-                self._started.add(name)
-                self.servers[name].start(self._group)
+            self.servers[name].start()
 
     async def ready(self, names: Iterable[str]) -> None:
-        """Waits until each of the servers is up or known to be down, then names their tools."""
-        names = list(names)
-        self.start(names)
-        for name in names:
-            await self.servers[name].settled()
-        self._name_tools()
+        """Waits until the tools of each of the servers are known, or it is known to be down, then names them.
+
+        What is remembered of a server is enough. One that takes long is waited for only as long as no other has tools:
+        its own join when it is up.
+        """
+        servers = [self.servers[name] for name in names]
+        waiting = [server for server in servers if not server.listing.seen and server.name not in self._waited]
+        for server in waiting:
+            server.start()
+        if waiting:
+            await self._wait(waiting, servers)
+        self._waited.update(server.name for server in servers)
+        for name, server in self.servers.items():
+            if name in self._waited:
+                self._name_tools(server)
+
+    async def live(self, names: Iterable[str]) -> None:
+        """As `ready`, but what is remembered is not enough: each is up, or known to be down."""
+        async with anyio.create_task_group() as group:
+            for name in names:
+                group.start_soon(self.servers[name].settled)
+        await self.ready(names)
+
+    async def _wait(self, waiting: Sequence[Server], wanted: Sequence[Server]) -> None:
+        """Waits for servers that start, and says what for once it takes long."""
+
+        def slow() -> list[Server]:
+            return [server for server in waiting if not (server.up or server.down)]
+
+        with anyio.move_on_after(TELL_AFTER):
+            for server in waiting:
+                await server.settled()
+        if late := slow():
+            logger.warning("waiting for %s to start", " and ".join(f"server `{server.name}`" for server in late))
+        with anyio.move_on_after(self._patience) as patience:
+            for server in waiting:
+                await server.settled()
+        if patience.cancelled_caught and not any(server.tools for server in wanted):
+            for server in waiting:
+                await server.settled()
+        for server in slow():
+            logger.warning("going on without server `%s`; its tools join when it has started", server.name)
 
     def offers(self, servers: Iterable[str] | None = None) -> tuple[Offer, ...]:
-        """All tools of the named servers, or of all; in a fixed order."""
-        wanted = None if servers is None else set(servers)
-        return tuple(offer for offer in self._offers.values() if wanted is None or offer.server.name in wanted)
+        """All tools of the named servers, or of all; in the order of the configuration and of each server's list."""
+        wanted = self.servers if servers is None else set(servers)
+        return tuple(offer for name in self.servers if name in wanted for offer in self._offers.get(name, {}).values())
 
     def get(self, name: str) -> Offer | None:
-        return self._offers.get(name)
+        return self._by_name.get(name)
+
+    def accept(self, offer: Offer) -> None:
+        """A person has approved a call of a tool that changed: what it says now is the truth from here on."""
+        if offer.server.listing.accept(offer.tool.name):
+            self._name_tools(offer.server)
 
     async def call(
         self,
@@ -125,19 +183,30 @@ class Toolset:
         timeout: float | None,
         meta: Mapping[str, Any],
         given: Given = NOTHING,
+        aware: str = "",
     ) -> Reply:
         """Calls a tool and words whatever happens for the model.
 
         `timeout`, in seconds, is the limit where the server has none of its own; `given` is what a person has said.
+        `aware` is the `change` of the offer when the call was decided about; it is not made if there is another since.
         """
-        agent = offer.effect == "agent"
+        agent, repeatable = offer.effect == "agent", offer.effect in ("read", "idempotent")
         try:
             async with nullcontext() if offer.server.name in (AGENTS, BUILTIN) else self._slots:
                 result = await offer.server.call(
-                    offer.tool.name, arguments, timeout=timeout, meta=meta, given=None if agent else given
+                    offer.tool.name,
+                    arguments,
+                    timeout=timeout,
+                    meta=meta,
+                    given=None if agent else given,
+                    repeatable=repeatable,
+                    aware=aware,
                 )
         except ToolUnavailable as error:
             return Reply(text=results.failure(offer.name, str(error)), error="unavailable", meta={})
+        except ToolChanged as error:
+            problem = f"{error}. Nothing was sent. Make the call again if you still want it: a person will be asked"
+            return Reply(text=results.failure(offer.name, problem), error="changed", meta={})
         except ToolTimeout as error:
             return Reply(text=results.failure(offer.name, f"{error}; the call was stopped"), error="timeout", meta={})
         except Unanswerable as error:
@@ -155,34 +224,49 @@ class Toolset:
             return Reply(text=results.failure(offer.name, text), error="tool_error", meta=result.meta or {})
         return Reply(text=text, meta=result.meta or {})
 
-    def _name_tools(self) -> None:
-        """Names are given once; a tool that came later joins without moving the others."""
-        for server in self.servers.values():
-            listed: set[str] = set()
-            for tool in server.tools:
-                if tool.name in listed:
-                    problem = f"server {server.name} offers another tool of this name, which is used"
-                    self._leave_out(model_name(server.name, tool.name), problem)
-                    continue
-                listed.add(tool.name)
-                if (server.name, tool.name) in self._seen or not server.terms.offers(tool.name):
-                    continue
-                self._seen.add((server.name, tool.name))
-                name = tool.name if server.name == BUILTIN else model_name(server.name, tool.name)
-                if name in self._offers:
-                    name = distinct(server.name, tool.name)
-                if tool.execution is not None and tool.execution.task_support == "required":
-                    self._leave_out(name, "its server runs it only as a task, which is not supported")
-                    continue
-                try:
-                    schema = ArgumentSchema(tool.input_schema)
-                except ValueError as error:
-                    self._leave_out(name, f"its input schema cannot be used: {error}")
-                    continue
-                self.version += 1
-                self._offers[name] = Offer(
-                    name=name, server=server, tool=tool, schema=schema, effect=effect(server, tool)
-                )
+    def _heard(self, server: Server) -> None:
+        """A server lists other tools than before; one that nobody waited for yet is named with the others."""
+        if server.name in self._waited:
+            self._name_tools(server)
+
+    def _name_tools(self, server: Server) -> None:
+        """Names are given once; tools that come, change or go later move no other's."""
+        before = self._offers.get(server.name, {})
+        now: dict[str, Offer] = {}
+        for tool in server.tools:
+            if tool.name in now:
+                problem = f"server {server.name} offers another tool of this name, which is used"
+                self._leave_out(model_name(server.name, tool.name), problem)
+            elif not server.terms.offers(tool.name):
+                continue
+            elif (known := before.get(tool.name)) is not None and known.tool == tool:
+                now[tool.name] = known
+            elif (offer := self._offer(server, tool)) is not None:
+                now[tool.name] = offer
+        if now != before:
+            self.version += 1
+            self._offers[server.name] = now
+            self._by_name = {offer.name: offer for offers in self._offers.values() for offer in offers.values()}
+
+    def _offer(self, server: Server, tool: Tool) -> Offer | None:
+        name = self._named(server.name, tool.name)
+        if tool.execution is not None and tool.execution.task_support == "required":
+            self._leave_out(name, "its server runs it only as a task, which is not supported")
+            return None
+        try:
+            schema = ArgumentSchema(tool.input_schema)
+        except ValueError as error:
+            self._leave_out(name, f"its input schema cannot be used: {error}")
+            return None
+        self.left_out.pop(name, None)
+        return Offer(name=name, server=server, tool=tool, schema=schema, effect=effect(server, tool))
+
+    def _named(self, server: str, tool: str) -> str:
+        if (server, tool) not in self._names:
+            name = tool if server == BUILTIN else model_name(server, tool)
+            self._names[server, tool] = distinct(server, tool) if name in self._taken else name
+            self._taken.add(self._names[server, tool])
+        return self._names[server, tool]
 
     def _leave_out(self, name: str, problem: str) -> None:
         if name not in self.left_out:
@@ -200,6 +284,14 @@ def effect(server: Server, tool: Tool) -> Effect:
     if hints is not None and hints.idempotent_hint:
         return "idempotent"
     return "write"
+
+
+def instead(offer: Offer, others: Iterable[Offer]) -> str:
+    """What else an agent may try while the server of `offer` is away; empty where there is nothing else."""
+    there = [other for other in others if other.server is not offer.server and not other.server.down]
+    alike = difflib.get_close_matches(offer.tool.name, [other.tool.name for other in there], n=3, cutoff=0.5)
+    names = [other.name for other in there if other.tool.name in alike] or [other.name for other in there]
+    return f". Meanwhile try {', '.join(names[:3])}, or go on without it" if names else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:

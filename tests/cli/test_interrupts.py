@@ -66,7 +66,7 @@ def scene(folder: Path, process: subprocess.Popen[str], *signals: signal.Signals
     for number in signals:
         process.send_signal(number)
     ended = end(process, 120)
-    left = not group_ended(server)
+    left = not group_ended(server, 30)
     if left:
         os.killpg(server, signal.SIGKILL)
     return Scene(folder=folder, ended=ended, left=left)
@@ -85,7 +85,8 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scene]:
             case "failed":
                 return scene(folder, started(folder, ECHOING))
             case "killed":
-                return scene(folder, started(folder, HANGING, DONE, flags=()), signal.SIGKILL, called=True)
+                both = ("--deaf", "--child")  # neither the end of its input nor SIGTERM ends it, nor what it started
+                return scene(folder, started(folder, HANGING, DONE, flags=both), signal.SIGKILL, called=True)
             case "twice":
                 both = (signal.SIGINT, signal.SIGTERM)
                 return scene(folder, started(folder, HANGING, DONE, flags=()), *both, called=True)

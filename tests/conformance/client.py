@@ -9,8 +9,9 @@ from orchestrator.config import ServerSettings
 from orchestrator.config.oauth import OAuthSettings
 from orchestrator.tools.examples import example
 from orchestrator.tools.login import sign_in
-from orchestrator.tools.servers import Terms, http_server
+from orchestrator.tools.servers import Terms
 from orchestrator.tools.toolset import Offer, Reply, Toolset
+from orchestrator.tools.transports import http_server
 from tests.support.oauth_server import browse
 
 SECONDS = 20

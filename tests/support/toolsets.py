@@ -1,6 +1,7 @@
 """Toolsets over real servers, for tests of `orchestrator.tools`: each opens and closes all it needs."""
 
 import contextlib
+import json
 import socket
 import sys
 import threading
@@ -13,9 +14,12 @@ import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 
 from orchestrator.config import ServerSettings
-from orchestrator.tools.servers import Server, Terms, http_server, stdio_server
-from orchestrator.tools.stdio import Process, spawn
+from orchestrator.tools.listing import Trust
+from orchestrator.tools.process import Process, spawn
+from orchestrator.tools.remembered import Memory
+from orchestrator.tools.servers import Server, Terms
 from orchestrator.tools.toolset import Reply, Toolset
+from orchestrator.tools.transports import http_server, stdio_server
 from tests.support.command import AWKWARD
 
 
@@ -24,8 +28,11 @@ def awkward(*flags: object) -> Callable[[], Process]:
     return lambda: spawn("awkward", [sys.executable, "-S", "-E", str(AWKWARD), *map(str, flags)], {}, None)
 
 
-def awkward_server(*flags: object, name: str = "awkward", start_timeout: float = 20) -> Server:
-    return stdio_server(name, awkward(*flags), start_timeout=start_timeout, terms=Terms())
+def awkward_server(
+    *flags: object, name: str = "awkward", start_timeout: float = 20, memory: Memory | None = None, trust: Trust = "ask"
+) -> Server:
+    terms = Terms(trust=trust)
+    return stdio_server(name, awkward(*flags), start_timeout=start_timeout, terms=terms, memory=memory)
 
 
 def web_server(url: str, transport: Any = "http", **terms: Any) -> Server:
@@ -49,6 +56,22 @@ def with_toolset(test: Callable[[Toolset], Awaitable[None]], *servers: Server) -
                 await test(toolset)
 
     anyio.run(main)
+
+
+def tool(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}, **more}
+
+
+def listing(path: Path, *tools: Mapping[str, Any]) -> Path:
+    """A file for `--tools`; what the server lists from now on."""
+    path.write_text(json.dumps(tools))
+    return path
+
+
+async def changed(toolset: Toolset, version: int) -> None:
+    """Waits until the offers are others than at `version`."""
+    while toolset.version == version:
+        await anyio.lowlevel.checkpoint()
 
 
 async def call(toolset: Toolset, name: str, arguments: Mapping[str, Any] = {}, *, timeout: float = 30) -> Reply:

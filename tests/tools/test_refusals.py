@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from orchestrator.config import ServerSettings
-from orchestrator.tools.servers import Server, Terms, http_server
+from orchestrator.tools.servers import Server, Terms
 from orchestrator.tools.toolset import Toolset
+from orchestrator.tools.transports import http_server
 from tests.support.toolsets import call, sums, web, with_toolset
 
 pytestmark = pytest.mark.requirement("C2")

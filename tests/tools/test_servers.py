@@ -12,10 +12,22 @@ import pytest
 from mcp.server.lowlevel import Server as LowServer
 from mcp_types import ListToolsResult, Tool
 
-from orchestrator.tools.servers import Terms, broken_server, local_server, stdio_server
+from orchestrator.tools.servers import Server, Terms
 from orchestrator.tools.toolset import Toolset
+from orchestrator.tools.transports import broken_server, local_server, stdio_server
 from tests.support.command import wait_for_end
-from tests.support.toolsets import awkward, awkward_server, call, sums, web, web_server, with_toolset
+from tests.support.toolsets import (
+    awkward,
+    awkward_server,
+    call,
+    changed,
+    listing,
+    sums,
+    tool,
+    web,
+    web_server,
+    with_toolset,
+)
 
 
 @pytest.mark.requirement("A5")
@@ -193,20 +205,6 @@ class Failing:
         await self.app(scope, again, send)
 
 
-@pytest.mark.requirement("A5")
-def test_a_server_that_answers_500_once_works_again_afterwards() -> None:
-    async def test(toolset: Toolset) -> None:
-        first = await call(toolset, "web__add", {"a": 1, "b": 1})
-        second = await call(toolset, "web__add", {"a": 1, "b": 2})
-        third = await call(toolset, "web__add", {"a": 1, "b": 3})
-        assert (first.text, third.text) == ("2", "4")
-        assert second.error is not None
-        assert second.text.startswith("Error from web__add:")
-
-    with web(Failing(sums().streamable_http_app(), 2, 500, b"oops")) as url:
-        with_toolset(test, web_server(f"{url}/mcp"))
-
-
 def test_a_web_server_that_goes_and_comes_back() -> None:
     """Nothing tells a client that its server is gone but the next request."""
     ports: list[int] = []
@@ -216,6 +214,7 @@ def test_a_web_server_that_goes_and_comes_back() -> None:
         await anyio.to_thread.run_sync(first.close)
         reply = await call(toolset, "web__add", {"a": 1, "b": 2})
         assert reply.error == "unavailable"
+        toolset.servers["web"].backoff.clock = lambda: float("inf")  # whatever pause there is has passed
         with web(sums().streamable_http_app(), port=ports[0]):
             assert (await call(toolset, "web__add", {"a": 1, "b": 3})).text == "4"
 
@@ -268,3 +267,120 @@ def test_an_object_of_this_process_is_a_server() -> None:
         assert (await call(toolset, "sums__add", {"a": 2, "b": 3})).text == "5"
 
     with_toolset(test, local_server("sums", sums()))
+
+
+@pytest.mark.requirement("A5")
+@pytest.mark.parametrize(("hints", "starts"), [({"readOnlyHint": True}, 2), ({"idempotentHint": True}, 2), ({}, 1)])
+def test_a_call_that_dies_with_its_server_is_made_once_more_only_where_that_is_safe(
+    tmp_path: Path, hints: dict[str, bool], starts: int
+) -> None:
+    file, counted = listing(tmp_path / "tools", tool("once", annotations=hints)), tmp_path / "starts"
+
+    async def test(toolset: Toolset) -> None:
+        reply = await call(toolset, "s__once", {"file": str(tmp_path / "seen")})
+        assert (reply.error, len(counted.read_text().splitlines())) == (None if starts == 2 else "unavailable", starts)
+
+    with_toolset(test, awkward_server("--tools", file, "--starts", counted, name="s"))
+
+
+@pytest.mark.requirement("A5")
+def test_a_server_that_stays_away_is_tried_at_once_and_then_only_after_a_pause() -> None:
+    starts = 0
+
+    def start() -> Any:
+        nonlocal starts
+        starts += 1
+        return awkward(*(["--fall"] if 1 < starts < 5 else []))()
+
+    server = stdio_server("awkward", start, start_timeout=20, terms=Terms())
+    now = 0.0
+    server.backoff.clock = lambda: now
+
+    async def test(toolset: Toolset) -> None:
+        nonlocal now
+        assert (await call(toolset, "awkward__die")).error == "unavailable"
+        assert starts == 2, "read-only, so it was tried again at once, in vain"
+        for moment, expected in [(0.0, 2), (0.9, 2), (1.0, 3), (2.9, 3), (3.0, 4), (6.9, 4)]:
+            now = moment
+            reply = await call(toolset, "awkward__echo", {"text": "hi"})
+            assert (reply.error, starts) == ("unavailable", expected), moment
+        now = 7.0
+        assert (await call(toolset, "awkward__echo", {"text": "hi"})).text == "hi"
+        assert server.backoff.failures == 0
+
+    with_toolset(test, server)
+
+
+def test_a_server_that_was_down_at_the_start_joins_when_it_comes_up() -> None:
+    starts = 0
+    pauses: list[float] = []
+
+    def start() -> Any:
+        nonlocal starts
+        starts += 1
+        return awkward(*(["--fall"] if starts < 4 else []))()
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        server.backoff.clock = lambda: float("inf")  # the time has passed
+
+    server = stdio_server("awkward", start, start_timeout=20, terms=Terms())
+    server.pause = pause
+
+    async def main() -> None:
+        with anyio.fail_after(60):
+            async with Toolset([server]).running() as toolset:
+                await toolset.ready(["awkward"])
+                await changed(toolset, 0)
+                assert (await call(toolset, "awkward__echo", {"text": "hi"})).text == "hi"
+
+    anyio.run(main)
+    assert (starts, len(pauses)) == (4, 3)
+    assert min(pauses) >= 1.0, "no busy loop"
+
+
+def test_what_does_not_help_is_not_tried_again() -> None:
+    async def test(toolset: Toolset) -> None:
+        assert toolset.servers["s"].down
+        await anyio.wait_all_tasks_blocked()
+
+    server = broken_server("s", "no such variable")
+    server.pause = lambda _: pytest.fail("it was to be tried again")
+    with_toolset(test, server)
+
+
+def test_leaving_does_not_wait_for_a_server_that_is_starting() -> None:
+    async def main() -> None:
+        with anyio.fail_after(30):
+            async with Toolset([awkward_server("--mute", start_timeout=10_000)]).running() as toolset:
+                toolset.start(["awkward"])
+
+    anyio.run(main)
+
+
+def test_no_more_servers_start_at_once_than_there_are_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for its turn does not lose its time to start."""
+    monkeypatch.setattr("orchestrator.tools.toolset.STARTS", 2)
+    starting, most = 0, 0
+
+    def counted(name: str) -> Any:
+        server = local_server(name, sums())
+        connect = server._connect  # pyright: ignore[reportPrivateUsage]
+
+        @contextlib.asynccontextmanager
+        async def slowly(link: Any) -> Any:
+            nonlocal starting, most
+            starting += 1
+            most = max(most, starting)
+            async with connect(link) as client:
+                await anyio.lowlevel.checkpoint()
+                starting -= 1
+                yield client
+
+        return Server(name, slowly, start_timeout=20)
+
+    async def test(toolset: Toolset) -> None:
+        assert all(server.up for server in toolset.servers.values())
+
+    with_toolset(test, *(counted(f"s{number}") for number in range(6)))
+    assert most == 2

@@ -17,8 +17,9 @@ from orchestrator.config import ServerSettings
 from orchestrator.config.oauth import OAuthSettings
 from orchestrator.errors import OrchestratorError
 from orchestrator.tools import login
-from orchestrator.tools.servers import Server, Terms, http_server
+from orchestrator.tools.servers import Server, Terms
 from orchestrator.tools.toolset import Toolset
+from orchestrator.tools.transports import http_server
 from orchestrator.tools.vault import FOLDER, IN_KEYRING, Vault
 from tests.support.oauth_server import MORE, SCOPE, browse, free_port, guarded
 from tests.support.toolsets import call, with_toolset

@@ -1,31 +1,21 @@
-"""A stdio server's process and pipes: noise, long lines, and an end that leaves nothing behind."""
+"""A stdio server's process and pipes: long lines, much noise, and an end that leaves nothing behind."""
 
-import logging
 import time
 from pathlib import Path
 
 import anyio
 import pytest
 
-from orchestrator.tools.stdio import GRACE_SECONDS, spawn
+from orchestrator.tools import transports
+from orchestrator.tools.orphans import Watcher
+from orchestrator.tools.process import GRACE_SECONDS, TAIL, Process, spawn
+from orchestrator.tools.servers import Terms
 from orchestrator.tools.toolset import Toolset
+from orchestrator.tools.transports import stdio_server
 from tests.support.command import alive, group_ended
 from tests.support.toolsets import awkward, awkward_server, call, with_toolset
 
 MEGABYTE = 1_000_000
-
-
-@pytest.mark.requirement("C2")
-def test_noise_on_standard_output_is_ignored_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(toolset: Toolset) -> None:
-        for text in ("a", "b"):
-            assert (await call(toolset, "awkward__echo", {"text": text})).text == text
-
-    with caplog.at_level(logging.WARNING):
-        with_toolset(test, awkward_server("--banner"))
-    assert [record.getMessage() for record in caplog.records] == [
-        "server awkward writes to its standard output what is not JSON-RPC: *** Awkward server 1.0 ***"
-    ]
 
 
 def seconds_for(size: int) -> float:
@@ -126,3 +116,72 @@ def test_the_environment_is_not_handed_on(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "MINE=1" in lines
     assert "LANG=C.UTF-8" in lines
     assert not [line for line in lines if "secret" in line]
+
+
+def test_a_line_that_does_not_end_costs_the_connection_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipes = transports.pipes
+    monkeypatch.setattr(transports, "pipes", lambda child, lost: pipes(child, lost, longest=MEGABYTE))
+
+    async def test(toolset: Toolset) -> None:
+        assert len((await call(toolset, "awkward__big", {"bytes": MEGABYTE // 2})).text) > 100
+        reply = await call(toolset, "awkward__flood", {"bytes": 2 * MEGABYTE})
+        assert reply.error == "unavailable"
+        assert "it wrote a line of more than 1,000,000 bytes to its standard output" in reply.text
+        assert (await call(toolset, "awkward__echo", {"text": "hi"})).text == "hi"
+
+    with_toolset(test, awkward_server())
+
+
+def test_of_what_a_server_writes_to_standard_error_the_end_is_kept_and_nothing_is_held_up() -> None:
+    """Two megabytes before its first answer, which a pipe that nobody reads would not take."""
+    processes: list[Process] = []
+
+    def start() -> Process:
+        processes.append(awkward("--scream")())
+        return processes[-1]
+
+    async def test(toolset: Toolset) -> None:
+        assert (await call(toolset, "awkward__echo", {"text": "hi"})).text == "hi"
+        (process,) = processes
+        assert process.last_words(1).startswith("line 19999 x")
+        assert process.kept == TAIL
+
+    with_toolset(test, stdio_server("awkward", start, start_timeout=20, terms=Terms()))
+
+
+def test_all_servers_end_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits, on its way out, until the other is on its way as well."""
+    leaving: list[str] = []
+    close = Process.close
+
+    async def together(self: Process) -> None:
+        leaving.append(self.name)
+        while len(leaving) < 3:
+            await anyio.lowlevel.checkpoint()
+        await close(self)
+
+    monkeypatch.setattr(Process, "close", together)
+
+    async def test(toolset: Toolset) -> None:
+        assert all(server.up for server in toolset.servers.values())
+
+    with_toolset(test, *(awkward_server(name=name) for name in ("a", "b", "c")))
+    assert len(leaving) == 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+def test_the_watcher_ends_the_groups_that_are_left_and_no_other() -> None:
+    async def main() -> None:
+        watcher = Watcher()
+        left, released, other = (awkward("--deaf", "--child")() for _ in range(3))
+        for process in (left, released):
+            watcher.watch(process.popen.pid)
+        watcher.release(released.popen.pid)
+        await watcher.close()
+        assert group_ended(left.popen.pid)
+        assert alive(released.popen.pid)
+        assert alive(other.popen.pid)
+        for process in (left, released, other):
+            await process.close()
+
+    anyio.run(main)
