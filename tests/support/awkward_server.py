@@ -4,8 +4,9 @@
 `--mute`: never answers. `--fall`: says why on standard error and ends at once. `--child`: starts a process that
 outlives it, as `npx` does. `--scream`: fills standard error. `--pid FILE`: writes its process id there when it is up.
 `--starts FILE`: adds a line there at each start. `--when PIPE`: serves once somebody opens that pipe. `--greeting
-TEXT`: instructions for whoever connects. `--title TEXT`: what it calls itself. `--tools FILE`: offers these tools and no others, read at each listing; each
-answers with its own name, and one called announce first tells that the list changed.
+TEXT`: instructions for whoever connects. `--title TEXT`: what it calls itself. `--tools FILE`: offers these
+tools and no others, read at each listing; each answers with its own name, and one called announce first tells that the
+list changed.
 
 A tool can also misbehave: echo, big (a line of `bytes`), die (ends without an answer), once (the same, but only if
 `file` is not there yet), hang_once (never answers the first time, which it remembers in `file`; `tell` is a pipe to say
