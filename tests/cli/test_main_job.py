@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from collections import defaultdict
 from dataclasses import dataclass
@@ -230,6 +231,27 @@ def test_the_tree_is_shown_to_people(recorded: Job) -> None:
         "✓ charts__draw_chart",
     ]
     assert shown.out.endswith(recorded.ended.out)
+
+
+def picture(path: Path) -> tuple[list[str], list[int]]:
+    """An SVG of a run without what the clock moves, and its counts of tokens."""
+    lines = path.read_text("utf-8").splitlines()
+    still = [re.sub(r">[^<]*<", "><", line) if "tokens" in line else line for line in lines if " time" not in line]
+    counts = [
+        int(n.replace(",", "")) for line in lines if "tokens" in line for n in re.findall(r"[\d,]+(?= \+|<)", line)
+    ]
+    return still, counts
+
+
+@pytest.mark.requirement("F6")
+def test_the_picture_of_the_readme_is_this_run(recorded: Job) -> None:
+    """When this fails: `make demo`, then `orchestrator replay last --svg docs/images/sales-run.svg`, and look at it."""
+    assert orchestrator("replay", "last", "--svg", "run.svg", folder=recorded.folder).code == 0
+    drawn, tokens = picture(recorded.folder / "run.svg")
+    shown, counted = picture(ROOT / "docs" / "images" / "sales-run.svg")
+    assert drawn == shown
+    assert tokens == pytest.approx(counted, rel=0.05), "only paths may change how many tokens there are"
+    assert len(tokens) > 10
 
 
 @pytest.mark.requirement("B1")

@@ -66,7 +66,7 @@ class Jaeger:
         with urllib.request.urlopen(f"{self.page}/api/v3/traces/{trace_id}", timeout=30) as answer:
             found = json.load(answer)["result"]
         for group in found["resourceSpans"]:
-            for span in (span for scoped in group["scopeSpans"] for span in scoped["spans"]):
+            for span in (span for scoped in group["scopeSpans"] for span in scoped.get("spans", ())):
                 for key in ("traceId", "spanId", "parentSpanId"):
                     # OTLP writes ids in hex, where protobuf's own JSON has base64.
                     span[key] = b64encode(bytes.fromhex(span.get(key, ""))).decode()

@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
+from orchestrator.tracing import links
 from tests.cli.test_main_job import RECORDING, SYSTEMS, TASK, workspace
 from tests.support import jaeger
 from tests.support.command import ROOT, orchestrator
@@ -128,6 +132,20 @@ def test_the_recorded_job_says_that_its_price_is_unknown_and_prints_the_link(
     assert {span.attributes["orchestrator.cost.known"] for span in named(spans, "chat recorded:sales")} == {False}
 
 
+def test_spans_that_nobody_took_are_sent_later_and_twice_does_no_harm(collector: jaeger.Jaeger, tmp_path: Path) -> None:
+    folder = workspace(tmp_path)
+    dead = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    ended = orchestrator("run", TASK, "--model", f"scripted:{RECORDING}", "--json", folder=folder, env=dead)
+    (warning,) = [line for line in ended.err.splitlines() if "127.0.0.1:9" in line]
+    assert warning.startswith("warning: spans do not reach http://127.0.0.1:9/v1/traces: ")
+    assert "`orchestrator replay ID --otlp` sends them later" in warning
+    for _ in range(2):
+        sent = orchestrator("replay", "last", "--otlp", collector.http, folder=folder)
+        assert sent.out.startswith("17 spans of trace "), sent.err
+    spans = read(collector, ended.json["trace_id"])
+    assert tree(spans) == [main_job("recorded:sales")], "each is shown once"
+
+
 def test_a_run_that_was_parked_and_resumed_by_new_processes_is_one_trace(
     collector: jaeger.Jaeger, tmp_path: Path
 ) -> None:
@@ -150,3 +168,23 @@ def test_a_run_that_was_parked_and_resumed_by_new_processes_is_one_trace(
     totals = [span.attributes["orchestrator.tree.input_tokens"] for span in (first, *later)]
     assert max(totals) == ended.json["usage"]["input_tokens"], "the last sitting has the totals so far"
     assert len(set(totals)) == sittings
+
+
+def test_without_an_engine_and_without_go_it_is_said_what_to_install(tmp_path: Path) -> None:
+    env = {"PATH": "/nowhere", "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "tests.support.jaeger"]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: Jaeger cannot be built, since `go` is not on PATH: {jaeger.HOW}\n"
+
+
+def test_a_link_is_only_to_a_page_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    local = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}
+    with socket.create_server(("127.0.0.1", 0)) as page:
+        guessed = f"http://127.0.0.1:{page.getsockname()[1]}/trace/{{trace_id}}"
+        monkeypatch.setattr(links, "JAEGER", guessed)
+        assert links.trace_link("abc", None, local) == guessed.replace("{trace_id}", "abc")
+        assert links.trace_link("abc", "https://j.example/{trace_id}", local) == "https://j.example/abc"
+        assert links.trace_link("abc", None, {}) is None, "spans lie in a file"
+        assert links.trace_link("abc", None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://otel.example"}) is None
+    assert links.trace_link("abc", None, local) is None, "nobody listens there"
