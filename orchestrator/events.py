@@ -57,7 +57,7 @@ class Limits(_Model):
 
 
 class RunStarted(Event):
-    """`system` and `tools` name bodies in the journal by hash; a resume uses those very bytes."""
+    """`system` and `tools` name bodies in the journal by hash; a resume uses those very bytes. `by` is whose it is."""
 
     type: Literal["run.started"] = "run.started"
     task: str
@@ -73,6 +73,7 @@ class RunStarted(Event):
     tools: str
     max_output_tokens: int
     settings: str | None = None
+    by: str = ""
 
 
 class RunResumed(Event):
@@ -252,6 +253,7 @@ class InputAsked(Event):
 class ApprovalDecided(Event):
     """The first verdict on a call, or on what a server asks. `arguments` go in the place of the asked ones, or are a
     form's content. `dismissed`: neither yes nor no to a server's question. `held`: the running call has the answer.
+    `by` is whose verdict it is.
     """
 
     type: Literal["approval.decided"] = "approval.decided"
@@ -262,6 +264,7 @@ class ApprovalDecided(Event):
     arguments: dict[str, Any] | None = None
     dismissed: bool = False
     held: bool = False
+    by: str = ""
 
 
 class HookApplied(Event):

@@ -77,6 +77,11 @@ async def agents(arguments: Namespace) -> int:
 
 async def runs(arguments: Namespace) -> int:
     options(arguments).load_settings()  # what is to be masked
+    if arguments.action == "audit":
+        # Only this command needs it.
+        from orchestrator.cli.auditing import audit  # noqa: PLC0415
+
+        return await audit(arguments)
     if arguments.action == "show":
         if arguments.run_id is None:
             raise ConfigurationError("`runs show` needs a run's id, or `last`")

@@ -99,8 +99,16 @@ def _init(parser: argparse.ArgumentParser) -> None:
 
 
 def _runs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=["show"], help="show one run; without it, list the newest")
-    parser.add_argument("run_id", nargs="?", metavar="ID", help="a run's id, or `last`")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=["show", "audit"],
+        help="show one run, or audit what all did; without it, list the newest",
+    )
+    parser.add_argument("run_id", nargs="?", metavar="ID", help="show: a run's id, or `last`")
+    parser.add_argument("--run", metavar="ID", help="audit: only this run and those below it")
+    parser.add_argument("--tool", metavar="GLOB", help="audit: only calls of these tools, and approvals of them")
+    parser.add_argument("--since", metavar="WHEN", help="audit: only from then on, like 2026-11-30, 2h or 3d")
 
 
 def _replay(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from orchestrator.runtime.result import ApprovalRequest, pending
 from orchestrator.runtime.runstate import CallState, RunState
 from orchestrator.runtime.sittings import history
 from orchestrator.runtime.tree import Verdict
+from orchestrator.runtime.who import os_user
 from orchestrator.tools.arguments import ArgumentSchema, InvalidArguments
 from orchestrator.tools.elicitation import content
 
@@ -54,6 +55,7 @@ async def give_verdict(
                 note=verdict.note.encode("utf-8", "replace").decode(),
                 arguments=arguments,
                 dismissed=verdict.dismissed,
+                by=verdict.by or os_user(),
             )
             await journal.append(claim, [event], durable=True)
             states = await history(journal, root)

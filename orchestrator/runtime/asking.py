@@ -16,6 +16,7 @@ from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.result import request_of
 from orchestrator.runtime.runstate import CallState
 from orchestrator.runtime.tree import Tree
+from orchestrator.runtime.who import os_user
 from orchestrator.tools.arguments import InvalidArguments
 from orchestrator.tools.calling import NOTHING, ROUNDS, Given
 from orchestrator.tools.elicitation import Asked, content, is_empty
@@ -62,6 +63,7 @@ class Asking:
                 arguments=arguments,
                 dismissed=verdict.dismissed,
                 held=held,
+                by=verdict.by or os_user(),
             )
         )
         await self._recorder.save(durable=True)

@@ -24,6 +24,7 @@ from orchestrator.runtime.runstate import RunState
 from orchestrator.runtime.state import audited, fold, found
 from orchestrator.runtime.team import Kit, Team, digest
 from orchestrator.runtime.tree import Caller, Tree
+from orchestrator.runtime.who import os_user
 from orchestrator.tools.servers import leaf
 from orchestrator.tracing.port import RunFacts, RunOutcome
 
@@ -167,6 +168,7 @@ class Runner:
             call=launch.call,
             depth=launch.depth,
             role=tree.role,
+            by=tree.by or os_user(),
             limits=launch.limits,
             model=agent.model.name,
             trace_id=tree.trace.trace_id,

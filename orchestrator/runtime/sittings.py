@@ -41,7 +41,8 @@ class Seat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What holds for one run. `role` limits what it may call; `approver` is who can be asked while it runs.
+    """What holds for one run. `role` limits what it may call; `approver` is who can be asked while it runs. `by` is
+    whose run it is, for the journal; without a name it is the user of this process.
 
     `approve`: `ask` a person, who may not be there, so that the run parks; `all` goes ahead, `none` is refused at once.
     """
@@ -50,6 +51,7 @@ class RunOptions:
     approver: Approver | None = None
     hooks: Sequence[Hook] = ()
     role: str | None = None
+    by: str = ""
 
 
 class Sittings:
@@ -128,6 +130,7 @@ class Sittings:
                 approver=options.approver,
                 hooks=options.hooks,
                 role=options.role,
+                by=options.by,
                 states=states,
             )
             return await self._drive(card, launch, tree)

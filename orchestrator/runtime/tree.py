@@ -25,12 +25,14 @@ class Verdict:
 
     To what a server asks (`ApprovalRequest.input`), `arguments` are a form's content; without them, its defaults are.
     `dismissed`: neither approved nor declined.
+    `by` is who said it, for the journal; without a name it is the user of this process.
     """
 
     approved: bool
     note: str = ""
     arguments: dict[str, Any] | None = None
     dismissed: bool = False
+    by: str = ""
 
 
 class Approver(Protocol):
@@ -59,6 +61,7 @@ class Tree:
     approver: Approver | None = None
     hooks: Sequence[Hook] = ()
     role: str | None = None
+    by: str = ""
     parking: bool = False
     states: dict[str, RunState] = field(default_factory=dict[str, RunState])
     now: Callable[[], float] = time.time

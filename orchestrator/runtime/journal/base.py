@@ -46,6 +46,21 @@ class RunRow:
     ended_at: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """The events of a journal in the order they were written, and whether the chain that binds them is whole.
+
+    Each event is chained to the one before it, over all runs. `broken` says where an event was changed or removed, and
+    is empty when none was. Whoever can write the file could also make the whole chain anew; `head`, noted elsewhere,
+    shows that: an event's link never changes.
+    """
+
+    events: Sequence[JournalEvent]
+    count: int
+    head: str
+    broken: str
+
+
 class Journal(Protocol):
     @property
     def lease(self) -> float:
@@ -104,7 +119,16 @@ class Journal(Protocol):
 
     async def row(self, run: str) -> RunRow | None: ...
 
+    async def audit(self, root: str | None = None) -> Audit:
+        """Checks the whole chain; the events are those of one run and all below it, or all."""
+        ...
+
     async def aclose(self) -> None: ...
+
+
+def within(run: str, root: str | None) -> bool:
+    """Whether a run is `root` or below it; every run is when there is none."""
+    return root is None or run == root or run.startswith(f"{root}/")
 
 
 def root_of(run: str) -> str:

@@ -4,8 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.errors import Fenced, JournalError, RunBusy
-from orchestrator.events import JournalEvent, RunStarted
-from orchestrator.runtime.journal.base import Claim, RunRow, ended_at, leaves, numbered, root_of, status_of
+from orchestrator.events import JournalEvent, RunStarted, dump
+from orchestrator.runtime.journal.base import (
+    Audit,
+    Claim,
+    RunRow,
+    ended_at,
+    leaves,
+    numbered,
+    root_of,
+    status_of,
+    within,
+)
+from orchestrator.runtime.journal.chain import ANCHOR, link
 
 
 class MemoryJournal:
@@ -15,6 +26,7 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._events: dict[str, list[JournalEvent]] = {}
+        self._written: list[JournalEvent] = []
         self._rows: dict[str, RunRow] = {}
         self._bodies: dict[str, bytes] = {}
         self._fences: dict[str, int] = {}
@@ -40,6 +52,7 @@ class MemoryJournal:
         numbered(events, lambda run: known[-1].seq if (known := self._events.get(run)) else 0)
         for event in events:
             self._events.setdefault(event.run, []).append(event)
+            self._written.append(event)
             self._index(event)
         if leaves(claim, events):
             self._held.discard(claim.root)
@@ -79,6 +92,13 @@ class MemoryJournal:
 
     async def row(self, run: str) -> RunRow | None:
         return self._rows.get(run)
+
+    async def audit(self, root: str | None = None) -> Audit:
+        head = ANCHOR
+        for event in self._written:
+            head = link(head, event.run, event.seq, dump(event))
+        events = [event for event in self._written if within(event.run, root)]
+        return Audit(events=events, count=len(self._written), head=head.hex(), broken="")
 
     async def aclose(self) -> None:
         return None

@@ -15,11 +15,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.errors import Fenced, JournalError, RunBusy
 from orchestrator.events import JournalEvent, RunStarted, dump, load
-from orchestrator.runtime.journal.base import Claim, RunRow, ended_at, leaves, numbered, status_of
+from orchestrator.runtime.journal.base import (
+    Audit,
+    Claim,
+    RunRow,
+    ended_at,
+    leaves,
+    numbered,
+    status_of,
+)
+from orchestrator.runtime.journal.chain import ANCHOR, SCHEMA_OF_CHAIN, chain_all, check, write
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -29,14 +38,15 @@ CREATE TABLE IF NOT EXISTS runs (
 CREATE INDEX IF NOT EXISTS runs_by_time ON runs (started_at);
 CREATE INDEX IF NOT EXISTS runs_by_root ON runs (root);
 CREATE TABLE IF NOT EXISTS events (
-    id INTEGER PRIMARY KEY, run TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL, UNIQUE (run, seq)
+    id INTEGER PRIMARY KEY, run TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL, chain BLOB,
+    UNIQUE (run, seq)
 );
 CREATE TABLE IF NOT EXISTS claims (
     root TEXT PRIMARY KEY, fence INTEGER NOT NULL, owner TEXT, lease_until REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS bodies (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 """
-FORMAT = 1
+FORMAT = 2
 """What is written into the file as `user_version`, so that a release that cannot read it says so."""
 
 LEASE_SECONDS = 30.0
@@ -46,6 +56,7 @@ REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError)
 """What is wrong with one write, and not with the file."""
 
 Work = Callable[[sqlite3.Connection], Any]
+_T = TypeVar("_T")
 
 
 def process_identity(pid: int) -> str:
@@ -163,7 +174,7 @@ class SqliteJournal:
         def work(db: sqlite3.Connection) -> None:
             _check(db, claim)
             numbered(events, lambda run: db.execute(_LAST, (run,)).fetchone()[0])
-            db.executemany("INSERT INTO events (run, seq, body) VALUES (?, ?, ?)", lines)
+            write(db, lines)
             for event in events:
                 _index(db, claim.root, event)
             if leaves(claim, events):
@@ -211,6 +222,12 @@ class SqliteJournal:
         rows = await self._read(f"{_ROW} WHERE run = ?", (run,))
         return _row(rows[0]) if rows else None
 
+    async def audit(self, root: str | None = None) -> Audit:
+        if self.path.exists():
+            await self._write(lambda db: None, durable=False)  # a file of an earlier release gets its chain
+        audited = await self._look(lambda db: check(db, root))
+        return audited or Audit(events=(), count=0, head=ANCHOR.hex(), broken="")
+
     async def aclose(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
@@ -228,13 +245,17 @@ class SqliteJournal:
         return await future
 
     async def _read(self, sql: str, values: Iterable[Any]) -> list[tuple[Any, ...]]:
-        def work() -> list[tuple[Any, ...]]:
+        return await self._look(lambda db: db.execute(sql, tuple(values)).fetchall()) or []
+
+    async def _look(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
+        """What a reader finds, in a thread of its own; None where there is no journal yet."""
+
+        def work() -> _T | None:
             try:
                 if not self.path.exists():
-                    return []
+                    return None
                 with closing(_open(self.path, read_only=self._read_only)) as db:
-                    made = _format(db) > 0
-                    return db.execute(sql, tuple(values)).fetchall() if made else []
+                    return question(db) if _format(db) > 0 else None
             except (OSError, sqlite3.Error) as error:
                 raise JournalError(f"the journal {self.path} cannot be read: {error}") from error
 
@@ -353,5 +374,16 @@ def _create(path: Path) -> sqlite3.Connection:
     db = _open(path)
     if _format(db) < FORMAT:
         db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
+        _upgrade(db)
     return db
+
+
+def _upgrade(db: sqlite3.Connection) -> None:
+    """Makes the tables, or brings those of an earlier release up to date. Another process may have been quicker."""
+    db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} {SCHEMA_OF_CHAIN}")
+    if _format(db) == 1:
+        db.execute("ALTER TABLE events ADD COLUMN chain BLOB")
+    if db.execute("SELECT count(*) FROM chain").fetchone() == (0,):
+        chain_all(db)
+    db.execute(f"PRAGMA user_version = {FORMAT}")
+    db.execute("COMMIT")
