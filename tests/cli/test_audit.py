@@ -68,9 +68,9 @@ def test_every_request_call_and_approval_is_a_record(folder: Path) -> None:
     assert sorted(told(records)) == sorted(
         [
             ("run", "boss", "boss", "started"),
-            ("model", "boss", "none", "ok"),
+            ("model", "boss", "recorded:recording", "ok"),
             ("run", "helper", "helper", "started"),
-            ("model", "helper", "none", "ok"),
+            ("model", "helper", "recorded:recording", "ok"),
             ("approval", "helper", "fx__pay", "asked"),
             ("tool", "helper", "fx__fail", "tool_error"),
             ("run", "helper", "helper", "parked"),
@@ -79,10 +79,10 @@ def test_every_request_call_and_approval_is_a_record(folder: Path) -> None:
             ("run", "boss", "boss", "resumed"),
             ("run", "helper", "helper", "resumed"),
             ("tool", "helper", "fx__pay", "ok"),
-            ("model", "helper", "none", "ok"),
+            ("model", "helper", "recorded:recording", "ok"),
             ("run", "helper", "helper", "finished"),
             ("tool", "boss", "agents__helper", "ok"),
-            ("model", "boss", "none", "ok"),
+            ("model", "boss", "recorded:recording", "ok"),
             ("run", "boss", "boss", "finished"),
         ]
     )
@@ -131,7 +131,9 @@ def test_a_changed_journal_is_told_with_the_place(folder: Path, tmp_path: Path) 
     with closing(sqlite3.connect(folder / "home/journal.sqlite")) as db:
         db.execute("VACUUM INTO ?", (str(tmp_path / "journal.sqlite"),))
     with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db, db:
-        db.execute("UPDATE events SET body = replace(body, 'alice', 'mallory') WHERE body LIKE '%tool.intent%alice%'")
+        db.execute(
+            "UPDATE events SET body = CAST(replace(body, 'alice', 'mallory') AS BLOB) WHERE CAST(body AS TEXT) LIKE '%tool.intent%alice%'"
+        )
     ended = orchestrator("runs", "audit", "--json", folder=folder, env={"ORCHESTRATOR_HOME": str(tmp_path)})
     assert ended.code == 1
     _, run = runs(folder)

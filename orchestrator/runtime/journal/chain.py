@@ -43,8 +43,9 @@ def check(db: sqlite3.Connection, root: str | None) -> Audit:
     db.execute("BEGIN")
     before, count, broken = ANCHOR, 0, ""
     events: list[JournalEvent] = []
-    for run, seq, body, chain in db.execute("SELECT run, seq, body, chain FROM events ORDER BY id"):
+    for run, seq, found, chain in db.execute("SELECT run, seq, body, chain FROM events ORDER BY id"):
         count += 1
+        body = found if isinstance(found, bytes) else str(found).encode()  # another hand may have left another type
         if not broken and link(before, run, seq, body) != chain:
             broken = f"at event {seq} of run {run}: it was changed, or what came before it was changed or removed"
         before = chain or ANCHOR
