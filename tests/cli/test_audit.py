@@ -132,7 +132,8 @@ def test_a_changed_journal_is_told_with_the_place(folder: Path, tmp_path: Path) 
         db.execute("VACUUM INTO ?", (str(tmp_path / "journal.sqlite"),))
     with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db, db:
         db.execute(
-            "UPDATE events SET body = CAST(replace(body, 'alice', 'mallory') AS BLOB) WHERE CAST(body AS TEXT) LIKE '%tool.intent%alice%'"
+            "UPDATE events SET body = CAST(replace(body, 'alice', 'mallory') AS BLOB) "
+            "WHERE CAST(body AS TEXT) LIKE '%tool.intent%alice%'"
         )
     ended = orchestrator("runs", "audit", "--json", folder=folder, env={"ORCHESTRATOR_HOME": str(tmp_path)})
     assert ended.code == 1
