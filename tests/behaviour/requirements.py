@@ -64,8 +64,6 @@ REQUIREMENTS = (
     Requirement("E5", "teams", "New cards and servers are picked up without a restart.", pending=True),
     Requirement("F1", "seeing", "A run is one trace over agents, processes and sittings, with its cost.", pending=True),
     Requirement("F2", "seeing", "Spans go to any OTLP collector, or to a local file without one."),
-    Requirement("F3", "seeing", "Requests, calls, approvals and limits are audited.", pending=True),
-    Requirement("F2", "seeing", "Spans go to any OTLP collector, or to a local file without one.", pending=True),
     Requirement("F3", "seeing", "Requests, calls, approvals and limits are audited."),
     Requirement("F4", "seeing", "Structured logs with run and trace id rotate and never block.", pending=True),
     Requirement("F5", "seeing", "Secrets and personal data are masked wherever they are shown.", pending=True),
