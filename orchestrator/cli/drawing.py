@@ -108,6 +108,10 @@ def _call(call: "ReplayedCall", indent: int, start: float) -> Iterator[Line]:
         note = f" ({call.note})" if call.note else ""
         asked = f"? a person is asked, because {call.waited_for}{verdict}{note}"
         yield Line(text=flat(shown(asked)), indent=indent, style="yellow", fold=True)
+    for question in call.questions:
+        answer = question.action or "no answer yet"
+        asked = f"? its server asks: {question.message} {question.url or ''}: {answer}"
+        yield Line(text=flat(shown(asked)), indent=indent, style="yellow", fold=True)
     if call.run is not None:
         yield from _agent(call.run, indent + 2, start)
     elif call.run_id is not None:
@@ -117,9 +121,7 @@ def _call(call: "ReplayedCall", indent: int, start: float) -> Iterator[Line]:
 
 def _answer(call: "ReplayedCall", indent: int) -> Iterator[Line]:
     if call.observation is None:
-        waits = call.waited_for is not None and call.verdict is None
-        state = "waits for approval" if waits else "under way" if call.began_at is not None else "not sent"
-        yield Line(text=f"… {state}", indent=indent, style="yellow", stop=True)
+        yield Line(text=f"… {_stands(call)}", indent=indent, style="yellow", stop=True)
         return
     mark = "✓" if call.error is None else f"✗ {call.error}"
     first, *rest = excerpt(shown(call.observation))
@@ -127,6 +129,15 @@ def _answer(call: "ReplayedCall", indent: int) -> Iterator[Line]:
     told = [f"{mark}  {clock(call.seconds)}  {first}", *(f"  {line}" for line in rest)]
     for number, line in enumerate(told, 1):
         yield Line(text=line, indent=indent, style=style, stop=number == len(told))
+
+
+def _stands(call: "ReplayedCall") -> str:
+    """What a call without an answer waits for."""
+    if call.waited_for is not None and call.verdict is None:
+        return "waits for approval"
+    if any(question.action is None for question in call.questions):
+        return "waits for an answer"
+    return "under way" if call.began_at is not None else "not sent"
 
 
 def _text(text: str, indent: int, style: str = "") -> Iterator[Line]:

@@ -9,11 +9,13 @@ from orchestrator.events import (
     ApprovalAsked,
     ApprovalDecided,
     HookApplied,
+    InputAsked,
     JournalEvent,
     LimitReached,
     ModelFailed,
     ModelIntent,
     ModelResult,
+    Question,
     RunForked,
     RunParked,
     RunResumed,
@@ -39,7 +41,8 @@ class ReplayedCall(_Model):
     """Times are seconds since the epoch. `observation` is None while there is no answer.
 
     `at_once`: it was under way together with another call of its turn. `waited_for`: why a person was asked; `verdict`
-    is then what was said, with `note`. `run` is what the agent did that was called.
+    is then what was said, with `note`. `questions` are what its server asked of a person. `run` is what the agent did
+    that was called.
     """
 
     call: str
@@ -55,6 +58,7 @@ class ReplayedCall(_Model):
     waited_for: str | None = None
     verdict: str | None = None
     note: str = ""
+    questions: tuple[Question, ...] = ()
     run_id: str | None = None
     run: "ReplayedRun | None" = None
 
@@ -154,7 +158,9 @@ class _Reader:
         match event:
             case ModelIntent() | ModelResult() | ModelFailed():
                 self._model(event)
-            case ToolIntent() | ToolResult() | ToolInDoubt() | ApprovalAsked() | ApprovalDecided():
+            case ApprovalAsked() | InputAsked() | ApprovalDecided():
+                _asked_a_person(event, self.calls[event.call])
+            case ToolIntent() | ToolResult() | ToolInDoubt():
                 self._tool(event, self.calls[event.call])
             case _:
                 if text := _told(event):
@@ -175,14 +181,8 @@ class _Reader:
                 turn.calls = [_asked(call) for call in event.message.calls]
                 self.calls |= {call.call: call for call in turn.calls}
 
-    def _tool(
-        self, event: ToolIntent | ToolResult | ToolInDoubt | ApprovalAsked | ApprovalDecided, call: ReplayedCall
-    ) -> None:
+    def _tool(self, event: ToolIntent | ToolResult | ToolInDoubt, call: ReplayedCall) -> None:
         match event:
-            case ApprovalAsked():
-                call.waited_for, call.arguments = event.reason, event.arguments
-            case ApprovalDecided():
-                call.verdict, call.note = "approved" if event.approved else "denied", event.note
             case ToolIntent():
                 call.began_at = event.at if call.began_at is None else call.began_at
                 call.attempts, call.arguments = event.attempt, event.arguments
@@ -203,6 +203,23 @@ class _Reader:
 
 def _asked(call: ToolCall) -> ReplayedCall:
     return ReplayedCall(call=call.id, tool=call.name, arguments=call.arguments)
+
+
+def _asked_a_person(event: ApprovalAsked | InputAsked | ApprovalDecided, call: ReplayedCall) -> None:
+    """A call waits for a verdict on itself, or for answers to its server's questions."""
+    match event:
+        case ApprovalAsked():
+            call.waited_for, call.arguments = event.reason, event.arguments
+        case InputAsked():
+            call.questions = event.questions
+        case ApprovalDecided() if any(each.digest == event.digest for each in call.questions):
+            action = "accept" if event.approved else "cancel" if event.dismissed else "decline"
+            answer = {"action": action, "content": event.arguments}
+            call.questions = tuple(
+                each.model_copy(update=answer) if each.digest == event.digest else each for each in call.questions
+            )
+        case ApprovalDecided():
+            call.verdict, call.note = "approved" if event.approved else "denied", event.note
 
 
 def _told(event: JournalEvent) -> str:

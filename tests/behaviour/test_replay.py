@@ -17,6 +17,7 @@ from orchestrator.runtime.replay import ReplayedRun, replay
 from orchestrator.runtime.requests import rebuilt
 from orchestrator.testing import SqliteJournal, call
 from tests.behaviour.stage import Stage, allow
+from tests.behaviour.test_input import BOOK, SEATS, stage_of
 from tests.support.runs import card
 
 pytestmark = pytest.mark.requirement("F6")
@@ -89,6 +90,19 @@ def test_thoughts_calls_and_answers_in_order_with_agents_below_their_calls(tmp_p
         assert turn.seconds is not None
         assert turn.usage is not None
         assert turn.at >= run.started_at
+
+
+@pytest.mark.parametrize("era", ["old", "new"])
+def test_what_a_server_asked_of_a_person_and_what_was_said(tmp_path: Path, era: str) -> None:
+    stage = stage_of(tmp_path, era, BOOK)
+    parked = stage.run()
+    (call_,) = replayed(tmp_path, parked.run_id).turns[0].calls
+    assert [(question.action, "Rome" in question.message) for question in call_.questions] == [(None, True)]
+    stage.decide(parked.run_id, arguments=SEATS)
+    stage.resume(parked.run_id)
+    (call_,) = replayed(tmp_path, parked.run_id).turns[0].calls
+    assert {(question.action, str(question.content)) for question in call_.questions} == {("accept", str(SEATS))}
+    assert (call_.error, call_.verdict) == (None, None)
 
 
 def test_every_request_is_rebuilt_as_it_was_sent(tmp_path: Path) -> None:
