@@ -192,6 +192,7 @@ async def assemble(
                 policy=Policy(rules=settings.policy, roles=settings.roles, servers=servers.settings),
                 parallel=settings.tools.parallel,
                 tool_timeout=settings.tools.timeout,
+                result_tokens=settings.tools.result_tokens,
             )
         )
         beats = await stack.enter_async_context(background())
@@ -208,6 +209,7 @@ def open_server(name: str, servers: Servers) -> Server:
     terms = Terms(
         timeout=configured.call_timeout,
         concurrency=configured.concurrency,
+        result_tokens=configured.result_tokens,
         allow=configured.allow,
         deny=configured.deny,
         long_running=configured.long_running,

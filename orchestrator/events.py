@@ -142,6 +142,20 @@ class ToolIntent(Event):
     key: str = ""
 
 
+class Kept(_Model):
+    """What is kept of a result beside the journal, whole: `id` names it to the model, `body` is its hash.
+
+    `size` is in bytes. An image that is `shown` follows the turn's results, for models that see.
+    """
+
+    id: str
+    body: str
+    kind: Literal["text", "image", "audio", "file"]
+    mime_type: str
+    size: int
+    shown: bool = False
+
+
 class ToolResult(Event):
     """The one answer to a call. `usage` and `cost` are a child run's, over its whole tree; `child` is its run id.
 
@@ -155,6 +169,7 @@ class ToolResult(Event):
     call: str
     tool: str
     observation: str
+    kept: tuple[Kept, ...] = ()
     error: str | None = None
     seconds: float = 0.0
     child: str | None = None

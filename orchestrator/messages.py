@@ -28,8 +28,19 @@ class SystemMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A picture by its hash in the journal. `data` is there when it is encoded, and empty in a transcript."""
+
+    id: str
+    mime_type: str
+    body: str
+    data: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserMessage:
     text: str
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

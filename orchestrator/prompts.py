@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from orchestrator.errors import ConfigurationError
-from orchestrator.events import JournalEvent, RunStarted
+from orchestrator.events import JournalEvent, RunStarted, ToolResult
 from orchestrator.lifetimes import Models
 from orchestrator.models.base import Codec
 from orchestrator.models.resolve import plain_codec
@@ -25,7 +25,10 @@ async def add_requests(run: ReplayedRun, tree: Mapping[str, Sequence[JournalEven
     codec, known = await _codec(started, await _options(tree, run.run_id, journal))
     system = (await journal.body(started.system)).decode()
     tools = {digest: specs_of(await journal.body(digest)) for digest in tool_lists(tree[run.run_id])}
-    requests = {request.turn: request for request in rebuilt(tree[run.run_id], codec, system, tools)}
+    results = [event for event in tree[run.run_id] if isinstance(event, ToolResult)]
+    shown = [kept.body for event in results for kept in event.kept if kept.shown]
+    images = {body: await journal.body(body) for body in shown}
+    requests = {request.turn: request for request in rebuilt(tree[run.run_id], codec, system, tools, images)}
     for turn in run.turns:
         if request := requests.get(turn.n):
             turn.request, turn.request_checked = request.body.decode(), request.checked

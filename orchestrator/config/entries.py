@@ -33,6 +33,7 @@ _OURS = (
     "concurrency",
     "required",
     "trust",
+    "result_tokens",
 )
 _ALIASES: Mapping[str, str] = {
     "envFile": "env_file",

@@ -57,12 +57,17 @@ def _names(written: object) -> object:
     return [written] if isinstance(written, str) else written
 
 
+def _of_all(written: object) -> object:
+    return {"*": written} if isinstance(written, int | float) else written
+
+
 _Text = Annotated[str, BeforeValidator(plain_text)]
 _Filled = Annotated[str, Field(pattern=r"^[^\x00]+$")]
 _Table = Annotated[
     Mapping[Annotated[str, Field(pattern=r"^[^=\x00]+$")], _Text], BeforeValidator(_without_nulls), Field(repr=False)
 ]
 _Globs = Annotated[tuple[str, ...], BeforeValidator(_names)]
+_ResultTokens = Annotated[Mapping[str, Annotated[int, Field(ge=200)]], BeforeValidator(_of_all)]
 _Seconds = Annotated[float, Field(gt=0, lt=1e9)]
 
 
@@ -71,7 +76,8 @@ class ServerSettings(BaseModel):
 
     `allow` and `deny` are globs over the server's own tool names; `auto_approve` are globs of tools that are not asked
     for. The time of a `long_running` tool (globs too) starts anew with each report of progress. `call_timeout` None
-    means `[tools] timeout`, `concurrency` None no bound of its own. A `required` server that cannot be reached ends the
+    means `[tools] timeout`, `concurrency` None no bound of its own; `result_tokens`, by glob, go
+    before those of `[tools]`. A `required` server that cannot be reached ends the
     run. `oauth` says how to sign in, where a server wants more than it says by itself. A tool that its server changes
     must be approved, unless you `trust` the server to. Values never show in `repr`, as they may be secrets. `places`
     say where in its file the values of each key stand, `lines` in which line each place is.
@@ -96,6 +102,7 @@ class ServerSettings(BaseModel):
     auto_approve: _Globs = ()
     long_running: _Globs = ()
     concurrency: int | None = Field(default=None, gt=0)
+    result_tokens: _ResultTokens = Field(default_factory=dict[str, int])
     required: bool = Field(default=False, strict=True)
     trust: bool = Field(default=False, strict=True)
     disabled: bool = Field(default=False, strict=True)

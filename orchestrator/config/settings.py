@@ -39,11 +39,13 @@ class ToolSettings(_Table):
     """`[tools]`: calls at once in a run, seconds that a call may take, and how many tools a model is shown one by one.
 
     Above `groups_above` tools it is shown groups, and finds what it needs; 0 shows all of them always.
+    `result_tokens` are those of a result that are shown at once.
     """
 
     parallel: int = Field(default=4, gt=0)
     timeout: float = Field(default=60.0, gt=0, allow_inf_nan=False)
     groups_above: int = Field(default=30, ge=0)
+    result_tokens: int = Field(default=8000, ge=200)
 
 
 class PolicySettings(_Table):

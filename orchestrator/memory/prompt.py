@@ -5,12 +5,12 @@ turn appends and does not walk the history. What this object holds is a memo; it
 resume and gives the same bytes.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from orchestrator.events import LimitReached
-from orchestrator.memory.tokens import REQUEST_OVERHEAD, estimate
+from orchestrator.memory.tokens import IMAGE_TOKENS, REQUEST_OVERHEAD, estimate
 from orchestrator.messages import Message, SystemMessage, UserMessage
 from orchestrator.models.base import Codec, ToolSpec
 
@@ -43,7 +43,12 @@ class Prompt:
         self._encoded: list[bytes] = []
         self._estimates: list[int] = []
         self._digest = sha256(self._encoded_tools)
-        self._append(self._system)
+        self._append(self._system, {})
+
+    def unseen(self, transcript: Sequence[Message]) -> list[str]:
+        """The bodies of the images that the next draft encodes first."""
+        new = transcript[len(self._encoded) - 1 :]
+        return [image.body for message in new if isinstance(message, UserMessage) for image in message.images]
 
     def show(self, tools: Sequence[ToolSpec]) -> int:
         """Shows another tool list from the next request on; returns about how many tokens it adds."""
@@ -53,15 +58,21 @@ class Prompt:
         return estimate(self._encoded_tools) - estimate(before)
 
     def draft(
-        self, transcript: Sequence[Message], *, measured: int = 0, reported: int = 0, stop: LimitReached | None = None
+        self,
+        transcript: Sequence[Message],
+        *,
+        measured: int = 0,
+        reported: int = 0,
+        stop: LimitReached | None = None,
+        images: Mapping[str, bytes] | None = None,
     ) -> Draft:
         """The request for the next turn.
 
         `reported` is the input that the model counted when the transcript had `measured` messages. `stop` asks for a
-        last answer, without tools.
+        last answer, without tools. `images` are the bodies of the unseen ones, for a model that sees.
         """
         for message in transcript[len(self._encoded) - 1 :]:
-            self._append(message)
+            self._append(message, images or {})
         fresh = sum(self._estimates[measured + 1 :]) if reported else sum(self._estimates)
         if not reported:
             fresh += estimate(self._encoded_tools) + REQUEST_OVERHEAD
@@ -85,8 +96,13 @@ class Prompt:
             input_tokens=reported + fresh + estimate(encoded),
         )
 
-    def _append(self, message: Message) -> None:
+    def _append(self, message: Message, images: Mapping[str, bytes]) -> None:
         encoded = self._codec.message(message)
+        tokens = estimate(encoded)
+        if isinstance(message, UserMessage) and message.images and images:
+            shown = tuple(replace(image, data=images[image.body]) for image in message.images)
+            encoded = self._codec.message(replace(message, images=shown))
+            tokens += IMAGE_TOKENS * len(shown)  # whatever their size in bytes
         self._encoded.append(encoded)
-        self._estimates.append(estimate(encoded))
+        self._estimates.append(tokens)
         self._digest.update(encoded)

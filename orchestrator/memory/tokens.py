@@ -8,6 +8,9 @@ ASCII_BYTES_PER_TOKEN = 3.5
 OTHER_BYTES_PER_TOKEN = 2.6
 """English and JSON have 3.5 to 4.5 bytes a token, Chinese three (a character): these are on the safe side."""
 
+IMAGE_TOKENS = 1600
+"""An image of 1.2 megapixels at Anthropic, about the most that vendors count: they scale larger ones down."""
+
 MESSAGE_OVERHEAD = 4
 REQUEST_OVERHEAD = 48
 """What a request has beside its messages and tools: its settings, and the template that a model wraps around it."""

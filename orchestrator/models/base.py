@@ -106,6 +106,11 @@ class Model(Protocol):
     def prices(self) -> Prices | None: ...
 
     @property
+    def vision(self) -> bool:
+        """Whether images are sent to it."""
+        ...
+
+    @property
     def codec(self) -> Codec: ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPart]:
@@ -150,4 +155,5 @@ class ModelOptions:
     api_key: str | None = field(default=None, repr=False)
     temperature: float | None = 0.2
     prices: Prices | None = None
+    vision: bool = False
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

@@ -6,6 +6,7 @@ not know) is remembered here, so that later bodies are right from the start.
 
 import hashlib
 import re
+from base64 import b64encode
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, assert_never
 from weakref import WeakKeyDictionary
@@ -63,7 +64,7 @@ class ChatCodec:
             case SystemMessage():
                 return dump({"role": "system", "content": message.text})
             case UserMessage():
-                return dump({"role": "user", "content": message.text})
+                return dump({"role": "user", "content": _user(message)})
             case ToolMessage():
                 return dump({"role": "tool", "tool_call_id": wire_id(message.call), "content": message.text})
             case AssistantMessage():
@@ -109,6 +110,16 @@ class ChatCodec:
             settings["temperature"] = self._temperature
         kept = {name: value for name, value in settings.items() if name not in self._refused}
         return b"," + dump(kept)[1:-1]
+
+
+def _user(message: UserMessage) -> str | list[dict[str, Any]]:
+    """Images go as data URLs, beside the text; one that is not there, or is not for this model, does not."""
+    images = [image for image in message.images if image.data]
+    if not images:
+        return message.text
+    urls = [f"data:{image.mime_type};base64,{b64encode(image.data).decode()}" for image in images]
+    pictures = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    return [{"type": "text", "text": message.text}, *pictures]
 
 
 def _assistant(message: AssistantMessage) -> dict[str, Any]:

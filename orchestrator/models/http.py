@@ -41,6 +41,7 @@ class OpenAIModel:
         self._name = name
         self._provider = provider
         self._prices = options.prices
+        self._vision = options.vision
         flavour = flavour_of(name, options.base_url or OPENAI_URL)
         self._codec = ChatCodec(name, temperature=options.temperature, flavour=flavour)
         self._key_name = key_name
@@ -63,6 +64,10 @@ class OpenAIModel:
     @property
     def prices(self) -> Prices | None:
         return self._prices
+
+    @property
+    def vision(self) -> bool:
+        return self._vision
 
     @property
     def codec(self) -> ChatCodec:

@@ -45,7 +45,7 @@ class ModelSettings(_Table):
     """A `[models.X]` table. `model` is the vendor's name of it (default: X); `provider` is the name in spans.
 
     A provider other than `openai` and `ollama` needs `base_url`. The key is read from the variable `api_key_env`; the
-    key of OpenAI is never sent to another host unasked.
+    key of OpenAI is never sent to another host unasked. `vision`: images of tools are sent to it.
     """
 
     provider: str = Field(default="openai", min_length=1)
@@ -54,6 +54,7 @@ class ModelSettings(_Table):
     api_key_env: str | None = Field(default=None, min_length=1)
     temperature: float | None = Field(default=0.2, ge=0, le=2)
     prices: ModelPrices | None = None
+    vision: bool = False
     headers: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
 
 
@@ -128,6 +129,7 @@ def _served(
         api_key=key or None,
         temperature=settings.temperature if temperature is None else temperature,
         prices=Prices(input=prices.input, output=prices.output, cached=prices.cached) if prices else None,
+        vision=settings.vision,
         headers=settings.headers,
     )
     from orchestrator.models.http import OpenAIModel  # noqa: PLC0415 - httpx2 takes a third of a second to import

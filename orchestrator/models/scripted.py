@@ -69,9 +69,12 @@ class ScriptedModel:
 
     provider = "scripted"
 
-    def __init__(self, *script: Answer | Script, name: str = "scripted", prices: Prices | None = None) -> None:
+    def __init__(
+        self, *script: Answer | Script, name: str = "scripted", prices: Prices | None = None, vision: bool = False
+    ) -> None:
         self.name = name
         self.prices = prices
+        self.vision = vision
         self.codec = ChatCodec(name)
         self._script = script
 
@@ -266,6 +269,7 @@ class Recorder:
         self._path = Path(path)
         self._seen: set[tuple[str, int, str | None]] = set()
         self.name, self.provider, self.prices, self.codec = model.name, model.provider, model.prices, model.codec
+        self.vision = model.vision
         self._write({"recording": 1, "source": source, "model": model.name}, "w")
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelPart, None]:

@@ -16,6 +16,7 @@ from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.asking import Asking
 from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.observing import observe
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.runstate import CallState
 from orchestrator.runtime.state import is_object
@@ -322,18 +323,19 @@ class Acting:
             if self._asking.note(ready.call, ready.wish.offer.server.name, reply.asked):
                 return
             problem = f"its server asked a person for more input {ROUNDS} times"
-            reply = Reply(text=results.failure(ready.wish.offer.name, problem), error="input_required", meta={})
+            reply = Reply(parts=(results.failure(ready.wish.offer.name, problem),), error="input_required", meta={})
         spent = wire.spent(reply.meta) if ready.wish.offer.effect == "agent" else None
         call = self._asking.find(ready.call)
         refused = call is not None and call.input is not None and call.input.refused
+        before = words.remarks(call, ready.wish.arguments if ready.changed else None)
+        observed = await observe(self._tree, self._agent, ready.wish.offer, self._path(ready.call), reply, before)
         self._recorder.note(
             self._recorder.make(
                 ToolResult,
                 call=ready.call,
                 tool=ready.wish.offer.name,
-                observation=results.cut(
-                    words.remarks(call, ready.wish.arguments if ready.changed else None) + reply.text
-                ),
+                observation=observed.text,
+                kept=observed.kept,
                 error="denied" if refused and reply.error == "tool_error" else reply.error,
                 seconds=outcome.seconds,
                 child=spent.run if spent is not None else None,
@@ -382,7 +384,7 @@ class Acting:
                 return replace(reply, text=reply.text + instead(wish.offer, self._agent.offers.values()))
             return reply
         problem = "the run's time was up before it answered; the call was stopped"
-        return Reply(text=results.failure(wish.offer.name, problem), error="timeout", meta={})
+        return Reply(parts=(results.failure(wish.offer.name, problem),), error="timeout", meta={})
 
     async def _call_inside(self, wish: Wish, call: str) -> Reply:
         """Calls an agent or a built-in tool, which see who calls. What ends an agent's driving ends its callers'."""

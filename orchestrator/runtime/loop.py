@@ -185,7 +185,9 @@ class Loop:
             return None
         if step.attempt == 1 and not step.closing:
             await self._take_in_tools()
-        draft = draft_of(self._prompt, state, closing=step.closing)
+        shown = self._prompt.unseen(state.messages) if self._agent.model.vision else []
+        images = {body: await self._tree.journal.body(body) for body in shown}
+        draft = draft_of(self._prompt, state, closing=step.closing, images=images)
         room = Request(input=draft.input_tokens, output=self._agent.max_output_tokens, prices=self._agent.model.prices)
         if self._ledger.must_wait(room):
             await self._recorder.save()

@@ -25,20 +25,28 @@ def tool_lists(events: Iterable[JournalEvent]) -> list[str]:
     return [event.tools for event in events if isinstance(event, RunStarted | ToolsChanged)]
 
 
-def draft_of(prompt: Prompt, state: RunState, *, closing: bool) -> Draft:
-    """The next request of a run that stands at `state`."""
+def draft_of(prompt: Prompt, state: RunState, *, closing: bool, images: Mapping[str, bytes] | None = None) -> Draft:
+    """The next request of a run that stands at `state`; `images` are those that its model is shown, by hash."""
     return prompt.draft(
         state.messages,
         measured=state.measured,
         reported=state.input_tokens,
         stop=state.stop if closing else None,
+        images=images,
     )
 
 
 def rebuilt(
-    events: Sequence[JournalEvent], codec: Codec, system: str, tools: Mapping[str, Sequence[ToolSpec]]
+    events: Sequence[JournalEvent],
+    codec: Codec,
+    system: str,
+    tools: Mapping[str, Sequence[ToolSpec]],
+    images: Mapping[str, bytes],
 ) -> Iterator[Rebuilt]:
-    """Every request of a run, in order; those that a run took over from another are that one's. `tools` by digest."""
+    """Every request of a run, in order; those that a run took over from another are that one's.
+
+    `tools` are by digest, and so are `images`: the bodies of those that were shown.
+    """
     prompt, state, requests = Prompt(codec, system, tools[tool_lists(events)[0]]), RunState(), list[Rebuilt]()
     for event in events:
         if isinstance(event, ToolsChanged):
@@ -46,7 +54,7 @@ def rebuilt(
         if isinstance(event, RunForked):
             requests.clear()
         elif isinstance(event, ModelIntent):
-            draft = draft_of(prompt, state, closing=event.closing)
+            draft = draft_of(prompt, state, closing=event.closing, images=images)
             # The output limit is what was reserved beyond the input.
             body = codec.body(draft.encoded, draft.encoded_tools, event.reserved - draft.input_tokens)
             checked = draft.digest == event.request

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 from orchestrator.events import (
     Effect,
     InputAsked,
+    Kept,
     LimitReached,
     ModelFailed,
     RunCancelled,
@@ -35,6 +36,7 @@ class CallState(NamedTuple):
     effect: Effect = "write"
     arguments: Mapping[str, Any] | None = None
     observation: str = ""
+    kept: tuple[Kept, ...] = ()
     error: str | None = None
     child: str | None = None
     chosen: tuple[str, ...] = ()

@@ -29,7 +29,10 @@ Publish = Callable[[PublicEvent], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """Where runs are driven: what outlives them. `parallel` is calls at once, `tool_timeout` in seconds."""
+    """Where runs are driven: what outlives them. `parallel` is calls at once, `tool_timeout` in seconds.
+
+    `result_tokens` are what is shown at once of a result.
+    """
 
     journal: Journal
     tracer: Tracer
@@ -37,6 +40,7 @@ class Seat:
     policy: Policy
     parallel: int
     tool_timeout: float
+    result_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +129,7 @@ class Sittings:
                 publish=_harmless(publish),
                 slots=anyio.CapacityLimiter(seat.parallel),
                 tool_timeout=seat.tool_timeout,
+                result_tokens=seat.result_tokens,
                 policy=seat.policy,
                 approve=options.approve,
                 approver=options.approver,

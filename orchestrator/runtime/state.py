@@ -38,6 +38,7 @@ from orchestrator.events import (
 from orchestrator.messages import (
     AssistantMessage,
     Cost,
+    Image,
     ToolCall,
     ToolMessage,
     Usage,
@@ -279,6 +280,7 @@ def _apply_tool(state: RunState, event: ToolIntent | ToolResult | ToolInDoubt | 
                     event.call,
                     phase="answered",
                     observation=event.observation,
+                    kept=event.kept,
                     error=event.error,
                     child=event.child,
                     chosen=event.chosen,
@@ -358,11 +360,20 @@ def _answered(state: RunState) -> RunState:
     observed = [(c.call.name, c.arguments, c.call.arguments, c.observation, c.error) for c in state.calls]
     return state._replace(
         name="OBSERVING",
-        messages=(*earlier, message, *answers),
+        messages=(*earlier, message, *answers, *_pictures(state.calls)),
         calls=(),
         steps=(*state.steps, StepRecord(n=state.turn, thought=message.text, actions=state.calls)),
         breakers=state.breakers.observed(observed),
     )
+
+
+def _pictures(calls: Iterable[CallState]) -> tuple[UserMessage, ...]:
+    """The images of a turn in a message of their own: in many vendors' words a tool's answer is text only."""
+    shown = [kept for call in calls for kept in call.kept if kept.shown]
+    if not shown:
+        return ()
+    images = tuple(Image(id=kept.id, mime_type=kept.mime_type, body=kept.body) for kept in shown)
+    return (UserMessage(text=f"[The images of these results: {', '.join(each.id for each in images)}]", images=images),)
 
 
 def _as_sent(state: CallState) -> ToolCall:

@@ -56,6 +56,7 @@ class Tree:
     publish: Callable[[PublicEvent], None]
     slots: anyio.CapacityLimiter
     tool_timeout: float
+    result_tokens: int
     policy: Policy
     approve: Mode = "ask"
     approver: Approver | None = None

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import anyio
+import anyio.to_thread
 from mcp.shared.exceptions import MCPError
 from mcp_types import InputRequiredResult, Tool
 
@@ -40,6 +41,8 @@ TELL_AFTER = 6.0
 
 PATIENCE = 12.0
 """Seconds more that a run waits for a server that starts slowly while others have tools."""
+LONG = 100_000
+"""Characters of a result from which work on it leaves the event loop."""
 
 AGENTS = "agents"
 """The server that specialists are tools of; no configured server may have its name."""
@@ -77,11 +80,15 @@ class Reply:
     server asks a person for more.
     """
 
-    text: str
+    parts: results.Parts
     error: str | None = None
     meta: Mapping[str, Any]
     waiting: bool = False
     asked: Asked | None = None
+
+    @property
+    def text(self) -> str:
+        return results.text(self.parts)
 
 
 class Toolset:
@@ -203,26 +210,29 @@ class Toolset:
                     aware=aware,
                 )
         except ToolUnavailable as error:
-            return Reply(text=results.failure(offer.name, str(error)), error="unavailable", meta={})
+            return Reply(parts=(results.failure(offer.name, str(error)),), error="unavailable", meta={})
         except ToolChanged as error:
             problem = f"{error}. Nothing was sent. Make the call again if you still want it: a person will be asked"
-            return Reply(text=results.failure(offer.name, problem), error="changed", meta={})
+            return Reply(parts=(results.failure(offer.name, problem),), error="changed", meta={})
         except ToolTimeout as error:
-            return Reply(text=results.failure(offer.name, f"{error}; the call was stopped"), error="timeout", meta={})
+            return Reply(
+                parts=(results.failure(offer.name, f"{error}; the call was stopped"),), error="timeout", meta={}
+            )
         except Unanswerable as error:
-            return Reply(text=results.failure(offer.name, str(error)), error="input_required", meta={})
+            return Reply(parts=(results.failure(offer.name, str(error)),), error="input_required", meta={})
         except MCPError as error:
-            return Reply(text=results.failure(offer.name, str(error)), error=str(error.error.code), meta={})
+            return Reply(parts=(results.failure(offer.name, str(error)),), error=str(error.error.code), meta={})
         except Exception as error:  # noqa: BLE001 - whatever the SDK or a transport throws ends this call, not the run
-            return Reply(text=results.failure(offer.name, describe(error)), error="bad_result", meta={})
+            return Reply(parts=(results.failure(offer.name, describe(error)),), error="bad_result", meta={})
         if isinstance(result, Asked):
-            return Reply(text="waits for a person", meta={}, asked=result)
+            return Reply(parts=("waits for a person",), meta={}, asked=result)
         if isinstance(result, InputRequiredResult):
-            return Reply(text="waits for approval", meta={}, waiting=True)
-        text = results.observation(result)
+            return Reply(parts=("waits for approval",), meta={}, waiting=True)
+        long = results.is_long(result, LONG)
+        parts = await anyio.to_thread.run_sync(results.read, result) if long else results.read(result)
         if result.is_error:
-            return Reply(text=results.failure(offer.name, text), error="tool_error", meta=result.meta or {})
-        return Reply(text=text, meta=result.meta or {})
+            return Reply(parts=results.failed(offer.name, parts), error="tool_error", meta=result.meta or {})
+        return Reply(parts=parts, meta=result.meta or {})
 
     def _heard(self, server: Server) -> None:
         """A server lists other tools than before; one that nobody waited for yet is named with the others."""

@@ -36,6 +36,24 @@ _MAX_DEPTH: Final = 8
 _URI: Final = "urn:tool"
 
 
+_LARGEST_PATTERN: Final = 256 * 1024
+"""Bytes of a compiled pattern of a model's: with it, a search takes a bounded time for each character."""
+
+
+def searcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a text matches somewhere, by an engine that is linear in the text whatever the pattern.
+
+    Raises ValueError for a pattern that is wrong, too large, or needs look-around or back references.
+    """
+    import jsonschema_rs  # noqa: PLC0415 - 50 ms to import alone, 5 after mcp
+
+    options = jsonschema_rs.RegexOptions(size_limit=_LARGEST_PATTERN, dfa_size_limit=_LARGEST_PATTERN)
+    try:
+        return jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options).is_valid
+    except (ValueError, jsonschema_rs.ValidationError) as error:
+        raise ValueError(f"{pattern[:80]!r} cannot be searched for") from error
+
+
 class Compiled:
     """A schema, its validator, and those of its parts, made when first asked for.
 
