@@ -49,7 +49,7 @@ REQUIREMENTS = (
     Requirement("C5", "tools", "Hundreds of tools are found in groups rather than listed."),
     Requirement("C6", "tools", "A role bounds what may be called, and is checked at the call."),
     Requirement("C7", "tools", "What writes, sends, deletes or pays waits for a person."),
-    Requirement("C8", "tools", "Results read well, and long ones are cut and kept whole.", pending=True),
+    Requirement("C8", "tools", "Results read well, and long ones are cut and kept whole."),
     Requirement("C9", "tools", "Tool descriptions are linted, with what they cost."),
     Requirement("D1", "memory", "The window slides over all but what is pinned.", pending=True),
     Requirement("D2", "memory", "Old turns are summarised before the window is full.", pending=True),

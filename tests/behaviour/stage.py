@@ -68,6 +68,7 @@ class Stage:
         configured: Mapping[str, ServerSettings] | None = None,
         prices: Prices | None = None,
         traced: bool = False,
+        vision: bool = False,
         **settings: Any,
     ) -> None:
         self.folder = folder
@@ -78,6 +79,7 @@ class Stage:
         self._servers = servers or {}
         self._prices = prices
         self._tracer = None if traced else NullTracer()
+        self._vision = vision
         if configured is None:
             configured = {} if servers else {"fx": effects(self.ledger, **(fx or {}))}
         self._settings = Settings(**{"servers": configured, "policy": allow("*"), **settings})
@@ -105,7 +107,7 @@ class Stage:
             settings=self._settings,
             cards=cards(*self._team),
             servers=self._servers,
-            model=ScriptedModel(self._answer, prices=self._prices),
+            model=ScriptedModel(self._answer, prices=self._prices, vision=self._vision),
             home=self.folder,
             tracer=self._tracer,
         )

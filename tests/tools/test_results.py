@@ -16,7 +16,7 @@ BLOB = {"type": "resource", "resource": {"uri": "file:///tmp/c.bin", "mimeType":
 
 
 def read(*content: Any, **more: Any) -> str:
-    return results.observation(CallToolResult.model_validate({"content": content, **more}))
+    return results.text(results.read(CallToolResult.model_validate({"content": content, **more})))
 
 
 @pytest.mark.requirement("C8")
@@ -24,17 +24,19 @@ def test_blocks_become_text_and_pictures_references() -> None:
     text = read(TEXT, PICTURE, LINK, RESOURCE, BLOB)
     assert text.splitlines() == [
         "two rows",
-        "[image, image/png, 3000 bytes; not shown]",
+        "[image, image/png, 3000 bytes]",
         "[resource a.csv: file:///tmp/a.csv]",
+        "[resource file:///tmp/b.txt]",
         "inside",
         "[resource file:///tmp/c.bin]",
+        "[file, application/x, 3 bytes]",
     ]
 
 
 @pytest.mark.requirement("C8")
 def test_structured_content_is_read_once() -> None:
     body = {"rows": [{"name": "é 数"}]}
-    assert read({"type": "text", "text": json.dumps(body)}, structuredContent=body) == json.dumps(body)
+    assert read({"type": "text", "text": json.dumps(body)}, structuredContent=body) == '{"rows": [{"name": "é 数"}]}'
     assert read(structuredContent=body) == '{"rows": [{"name": "é 数"}]}'
     assert read(TEXT, structuredContent=body) == "two rows"
 
@@ -44,7 +46,7 @@ def test_an_error_keeps_its_structured_body() -> None:
     text = read({"type": "text", "text": "refused"}, structuredContent=body, isError=True)
     assert text == 'refused\n{"field": "amount", "code": 17}'
     said = {"type": "text", "text": json.dumps(body, indent=2)}
-    assert read(said, structuredContent=body, isError=True) == json.dumps(body, indent=2)
+    assert read(said, structuredContent=body, isError=True) == json.dumps(body)
 
 
 def test_nothing_is_said_to_be_nothing() -> None:
@@ -54,18 +56,32 @@ def test_nothing_is_said_to_be_nothing() -> None:
 
 
 @pytest.mark.requirement("C8")
-def test_four_megabytes_become_a_small_text_that_says_so() -> None:
-    whole = "head " + "x" * 4_000_000 + " tail"
-    text = read({"type": "text", "text": whole})
-    assert len(text) < results.LONGEST + 200
-    assert text.startswith("head xxx")
-    assert text.endswith("xxx tail")
-    assert "characters left out here" in text
-    assert results.cut("x" * results.LONGEST) == "x" * results.LONGEST
+def test_a_list_is_written_one_item_a_line_whichever_way_it_comes() -> None:
+    items = [{"id": 1}, {"id": 2}]
+    lines = '[\n{"id": 1},\n{"id": 2}\n]'
+    one_text = {"type": "text", "text": json.dumps(items, indent=2)}
+    texts = [{"type": "text", "text": json.dumps(item, indent=2)} for item in items]
+    assert read(one_text, structuredContent={"result": items}) == lines
+    assert read(*texts, structuredContent={"result": items}) == lines
+    assert read(structuredContent={"result": items, "n": 2}) == f'{{"result": {lines}, "n": 2}}'
+    assert read({"type": "text", "text": "hello"}, structuredContent={"result": "hello"}) == "hello"
 
 
-def test_what_the_cut_leaves_out_is_counted_right() -> None:
-    text = results.cut("".join(map(str, range(10))) * 10, 20)
-    head, note, tail = text.split("\n")
-    assert len(head) + len(tail) == 20
-    assert note == "[... 80 of 100 characters left out here; ask for a smaller part ...]"
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m \x1b]0;title\x07end", "red end"),
+        ("nul\0", "nul\ufffd"),
+        ("half \ud83d of", "half \ufffd of"),
+        ("\ud83d\ude00", "😀"),
+        ("数据 é", "数据 é"),
+    ],
+)
+def test_text_is_what_every_model_can_be_sent(sent: str, shown: str) -> None:
+    assert results.clean(sent) == shown
+
+
+def test_base64_that_is_none_is_said_so() -> None:
+    assert read({"type": "image", "data": "QUJ", "mimeType": "image/png"}) == (
+        "[image, image/png; its base64 cannot be read]"
+    )
