@@ -116,7 +116,7 @@ def test_every_request_is_rebuilt_as_it_was_sent(tmp_path: Path) -> None:
         start = events[0]
         assert isinstance(start, RunStarted)
         specs = {start.tools: [ToolSpec(**spec) for spec in json.loads(bodies[start.tools])]}
-        found = list(rebuilt(events, plain_codec(start.model), bodies[start.system].decode(), specs))
+        found = list(rebuilt(events, plain_codec(start.model), bodies[start.system].decode(), specs, {}))
         assert all(each.checked for each in found)
         again += [each.body for each in found]
     assert sorted(again) == sorted(request.body for request in stage.requests)
