@@ -381,7 +381,7 @@ class Acting:
             if self._asking.errors:
                 raise self._asking.errors[0]
             if reply.error == "unavailable":
-                return replace(reply, text=reply.text + instead(wish.offer, self._agent.offers.values()))
+                return replace(reply, parts=(reply.text + instead(wish.offer, self._agent.offers.values()),))
             return reply
         problem = "the run's time was up before it answered; the call was stopped"
         return Reply(parts=(results.failure(wish.offer.name, problem),), error="timeout", meta={})
