@@ -7,17 +7,14 @@ come from any task. The owner's end is the server's death: calls answer "unavail
 import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import (
-    AbstractAsyncContextManager,
     contextmanager,
     suppress,
 )
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import anyio
 import anyio.abc
 from mcp import Client
-from mcp.client.session import ElicitationFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, InputRequiredResult, InputResponses, Tool
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -27,8 +24,10 @@ from orchestrator.tools.backoff import FIRST, Backoff
 from orchestrator.tools.calling import Clock, Given, Line, Send, ToolTimeout
 from orchestrator.tools.changes import Bell, Pause, follow
 from orchestrator.tools.elicitation import Asked
+from orchestrator.tools.link import Connect, Link
 from orchestrator.tools.listing import Hello, Listing
 from orchestrator.tools.remembered import Memory
+from orchestrator.tools.sieve import Sieve
 from orchestrator.tools.terms import Terms, fits
 from orchestrator.tracing.port import INSIDE
 
@@ -36,32 +35,6 @@ __all__ = ["Server", "Terms", "ToolTimeout"]
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
-    """What a connection is made with.
-
-    `lost` is told why when the other side has gone, where the transport sees that by itself; `bell` hears what the
-    server says unasked, and `elicited` gets what it asks a person for.
-    """
-
-    hello: Hello
-    bell: Bell
-    lost: Callable[[str], None]
-    elicited: ElicitationFnT
-
-    def client(self, transport: Any) -> Client:
-        """The one place where a client is made; `transport` may be a server object of this process."""
-        return Client(
-            transport,
-            mode=self.hello.mode,
-            prior_discover=self.hello.prior,
-            message_handler=self.bell.heard,
-            elicitation_callback=self.elicited,
-        )
-
-
-Connect = Callable[[Link], AbstractAsyncContextManager[Client]]
 
 CLOSED = -32000
 STALE = -32600
@@ -94,13 +67,17 @@ class Server:
         memory: Memory | None = None,
         comes_back: bool = True,
     ) -> None:
-        """`connect` opens one connection, within `start_timeout` seconds. `comes_back`: trying again may help."""
+        """`connect` opens one connection, within `start_timeout` seconds. `comes_back`: trying again may help.
+
+        `unusable` says which tools of its list cannot be used, and why.
+        """
         self.name = name
         self.transport: Literal["pipe", "tcp", ""] = transport
         self.terms = terms or Terms()
         self._line = Line(self.terms.concurrency)
         self.listing = Listing(name, self.terms.trust, memory)
         self.problem = ""
+        self.unusable: dict[str, str] = {}
         self.protocol = ""
         self.backoff = Backoff(anyio.current_time)
         self.pause: Pause = anyio.sleep
@@ -274,7 +251,11 @@ class Server:
         mine: Client | None = None
         bell = Bell()
         link = Link(
-            hello=hello, bell=bell, lost=lambda problem: self._lose(mine, problem), elicited=self._line.elicited
+            hello=hello,
+            bell=bell,
+            lost=lambda problem: self._lose(mine, problem),
+            elicited=self._line.elicited,
+            sieve=Sieve(self.unusable.__setitem__),
         )
         # The deadline covers the whole body and is lifted once the server answers: scopes must nest.
         slot = object()

@@ -243,6 +243,8 @@ class Toolset:
         """Names are given once; tools that come, change or go later move no other's."""
         before = self._offers.get(server.name, {})
         now: dict[str, Offer] = {}
+        for tool, problem in server.unusable.items():
+            self._leave_out(model_name(server.name, tool), problem)
         for tool in server.tools:
             if tool.name in now:
                 problem = f"server {server.name} offers another tool of this name, which is used"

@@ -9,9 +9,10 @@ import anyio
 from mcp import Client
 
 from orchestrator.config import ServerSettings
+from orchestrator.tools.link import Link
 from orchestrator.tools.process import Process
 from orchestrator.tools.remembered import Memory
-from orchestrator.tools.servers import Link, Server, Terms, describe
+from orchestrator.tools.servers import Server, Terms, describe
 from orchestrator.tools.stdio import pipes
 
 
@@ -24,7 +25,7 @@ def stdio_server(
     async def connect(link: Link) -> AsyncGenerator[Client]:
         child = start()
         try:
-            async with link.client(pipes(child, link.lost)) as client:
+            async with link.remote(pipes(child, link.lost)) as client:
                 yield client
         except Exception as error:
             raise RuntimeError(child.obituary(describe(error))) from error
@@ -55,7 +56,7 @@ def http_server(
     async def connect(link: Link) -> AsyncGenerator[Client]:
         where = settings()
         auth = await signed_in(where, store) if store else None
-        async with link.client(web_transport(where, lambda: link.lost("it takes no more messages"), auth)) as client:
+        async with link.remote(web_transport(where, lambda: link.lost("it takes no more messages"), auth)) as client:
             yield client
 
     return Server(name, connect, start_timeout=start_timeout, transport="tcp", terms=terms, memory=memory)
