@@ -7,6 +7,9 @@ import anyio
 
 from orchestrator.config import ServerSettings
 from orchestrator.config.oauth import OAuthSettings
+from orchestrator.events import Question
+from orchestrator.tools.calling import Given
+from orchestrator.tools.elicitation import content
 from orchestrator.tools.examples import example
 from orchestrator.tools.login import sign_in
 from orchestrator.tools.servers import Terms
@@ -47,8 +50,20 @@ async def one_run(where: ServerSettings, context: dict[str, Any], store: Path) -
 
 
 async def asked(toolset: Toolset, offer: Offer, arguments: dict[str, Any] | None) -> Reply:
-    given = example(offer.tool.input_schema) if arguments is None else arguments
-    return await toolset.call(offer, given, timeout=SECONDS, meta={})
+    """The answer to a call; who is asked meanwhile says yes to what the form proposes."""
+    sent = example(offer.tool.input_schema) if arguments is None else arguments
+    given = Given(ask=agree)
+    while True:
+        reply = await toolset.call(offer, sent, timeout=SECONDS, meta={}, given=given)
+        if reply.asked is None:
+            return reply
+        number = given.round + 1
+        answers = [(await agree(each)).model_copy(update={"round": number}) for each in reply.asked.questions]
+        given = Given(answers=(*given.answers, *answers), state=reply.asked.state, round=number, ask=agree)
+
+
+async def agree(question: Question) -> Question:
+    return question.model_copy(update={"action": "accept", "content": content(question, None)})
 
 
 async def sign_in_by_browser(where: ServerSettings, store: Path) -> None:
