@@ -221,6 +221,7 @@ class TestImages:
         results = [message["content"] for message in messages if message["role"] == "tool"]
         assert results == ["drawn\n[image, image/png, 70 bytes, id t1.1#1]", "asked"]
         assert (PNG in json.dumps(messages)) is vision
+        assert messages[-1]["role"] == ("user" if vision else "tool")
         if vision:
             text, image = messages[-1]["content"]
             assert text == {"type": "text", "text": "[The images of these results: t1.1#1]"}
