@@ -66,7 +66,8 @@ Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens and calls. `input_tokens` includes the cached ones, `output_tokens` the reasoning ones."""
+    """Tokens and calls. `input_tokens` includes those read from a cache and written to one, `output_tokens` the
+    reasoning ones."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -106,15 +107,43 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """US dollars for a million tokens."""
+    """US dollars for a million tokens; None where a kind of token costs as much as other input, or other output.
+
+    `above`: where a vendor charges more for long contexts, the prices of a request whose input has more tokens than
+    that, for all of it.
+    """
 
     input: Decimal
     output: Decimal
     cached: Decimal | None = None
+    cache_write: Decimal | None = None
+    reasoning: Decimal | None = None
+    above: tuple[tuple[int, "Prices"], ...] = ()
 
     def cost(self, usage: Usage) -> Cost:
-        """The price of `usage`; cached tokens cost as much as others when no price of their own is known."""
-        cached_price = self.input if self.cached is None else self.cached
-        fresh = usage.input_tokens - usage.cached_tokens
-        total = fresh * self.input + usage.cached_tokens * cached_price + usage.output_tokens * self.output
-        return Cost(amount=total / 1_000_000)
+        """The price of one request."""
+        prices = self._at(usage.input_tokens)
+        written = usage.output_tokens - usage.reasoning_tokens
+        fresh = usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens
+        parts = (
+            (fresh, prices.input),
+            (usage.cached_tokens, _either(prices.cached, prices.input)),
+            (usage.cache_write_tokens, _either(prices.cache_write, prices.input)),
+            (written, prices.output),
+            (usage.reasoning_tokens, _either(prices.reasoning, prices.output)),
+        )
+        return Cost(amount=sum((max(0, tokens) * price for tokens, price in parts), Decimal(0)) / 1_000_000)
+
+    def worst(self, input_tokens: int, output_tokens: int) -> Decimal:
+        """The most that a request of this size may cost: nothing was cached, and all of it is kept for the next."""
+        prices = self._at(input_tokens)
+        given = max(prices.input, _either(prices.cache_write, prices.input))
+        written = max(prices.output, _either(prices.reasoning, prices.output))
+        return (input_tokens * given + output_tokens * written) / 1_000_000
+
+    def _at(self, input_tokens: int) -> "Prices":
+        return next((prices for start, prices in reversed(self.above) if input_tokens > start), self)
+
+
+def _either(price: Decimal | None, other: Decimal) -> Decimal:
+    return other if price is None else price

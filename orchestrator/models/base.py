@@ -4,7 +4,7 @@ Above it, the loop knows messages and tools; below it, a vendor's wire format an
 into bytes once each; a `Model` sends those bytes and yields what comes back. The loop never names a vendor.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -103,7 +103,9 @@ class Model(Protocol):
         ...
 
     @property
-    def prices(self) -> Prices | None: ...
+    def prices(self) -> Prices | None:
+        """As they are now; None where they are not known."""
+        ...
 
     @property
     def vision(self) -> bool:
@@ -149,11 +151,14 @@ class Listing(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """What a configuration says about a model. `mode` and rate limits come with the models that need them."""
+    """What a configuration says about a model. `mode` and rate limits come with the models that need them.
+
+    `prices` says them as they are when it is called; None where they are not known.
+    """
 
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     temperature: float | None = 0.2
-    prices: Prices | None = None
+    prices: Callable[[], Prices | None] = lambda: None
     vision: bool = False
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

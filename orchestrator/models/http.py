@@ -63,7 +63,7 @@ class OpenAIModel:
 
     @property
     def prices(self) -> Prices | None:
-        return self._prices
+        return self._prices()
 
     @property
     def vision(self) -> bool:

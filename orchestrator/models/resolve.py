@@ -3,7 +3,7 @@
 Reads configuration and environment, connects nothing, and imports HTTP only for a model that needs it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,12 @@ from orchestrator.messages import Prices
 from orchestrator.models.base import Codec, Model, ModelOptions
 from orchestrator.models.chat import OPENAI_URL, ChatCodec
 from orchestrator.models.flavours import flavour_of
+from orchestrator.models.prices import listed_prices
 from orchestrator.models.scripted import RecordedModel
 
 OPENAI_KEY = "OPENAI_API_KEY"
 OLLAMA_PORT = 11434
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 FORMS = "openai:NAME, ollama:NAME, scripted:FILE, or the name of a [models.NAME] table of orchestrator.toml"
 NO_MODEL = """no model is configured. The three shortest ways on:
   1. with a key:           export OPENAI_API_KEY=…   and add  --model openai:NAME
@@ -39,6 +41,8 @@ class ModelPrices(_Table):
     input: Decimal = Field(ge=0)
     output: Decimal = Field(ge=0)
     cached: Decimal | None = Field(default=None, ge=0)
+    cache_write: Decimal | None = Field(default=None, ge=0)
+    reasoning: Decimal | None = Field(default=None, ge=0)
 
 
 class ModelSettings(_Table):
@@ -123,18 +127,27 @@ def _served(
     official = urlsplit(base_url).hostname == "api.openai.com"
     if not key and key_name and (official or settings.api_key_env):
         raise ConfigurationError(f"{where} needs a key: set the environment variable {key_name}.")
-    prices = settings.prices
+    from orchestrator.models.http import OpenAIModel  # noqa: PLC0415 - httpx2 takes a third of a second to import
+
     options = ModelOptions(
         base_url=base_url,
         api_key=key or None,
         temperature=settings.temperature if temperature is None else temperature,
-        prices=Prices(input=prices.input, output=prices.output, cached=prices.cached) if prices else None,
+        prices=_prices(name, settings, base_url),
         vision=settings.vision,
         headers=settings.headers,
     )
-    from orchestrator.models.http import OpenAIModel  # noqa: PLC0415 - httpx2 takes a third of a second to import
-
     return OpenAIModel(name, options=options, provider=settings.provider, key_name=key_name or "api_key_env")
+
+
+def _prices(name: str, settings: ModelSettings, base_url: str) -> Callable[[], Prices | None]:
+    """What the configuration says, else the public list; a server on this machine is in no list."""
+    if (said := settings.prices) is not None:
+        configured = Prices(**dict(said))
+        return lambda: configured
+    if urlsplit(base_url).hostname in LOOPBACK:
+        return lambda: None
+    return listed_prices(name, base_url)
 
 
 def _default_url(provider: str, where: str, environ: Mapping[str, str]) -> str:

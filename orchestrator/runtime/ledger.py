@@ -42,9 +42,8 @@ class Request:
     prices: Prices | None
 
     def amount(self) -> Amount:
-        worst = Usage(input_tokens=self.input, output_tokens=self.output)
-        cost = self.prices.cost(worst).amount if self.prices is not None else Decimal(0)
-        return Amount(tokens=worst.tokens, cost=cost, calls=1)
+        cost = self.prices.worst(self.input, self.output) if self.prices is not None else Decimal(0)
+        return Amount(tokens=self.input + self.output, cost=cost, calls=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

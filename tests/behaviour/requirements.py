@@ -39,7 +39,7 @@ REQUIREMENTS = (
     Requirement("B6", "models", "Output that was cut off is noticed and completed.", pending=True),
     Requirement("B7", "models", "Token estimates are right within 15 % in every script.", pending=True),
     Requirement("B8", "models", "Prompts keep a stable prefix, so that providers' caches are hit.", pending=True),
-    Requirement("B9", "models", "An unknown price is said to be unknown, never taken for nothing.", pending=True),
+    Requirement("B9", "models", "An unknown price is said to be unknown, never taken for nothing."),
     Requirement("B10", "models", "A card's output schema is asked for, checked, and repaired once.", pending=True),
     Requirement("B11", "models", "A provider's rate limits are kept over all runs, by waiting in turn.", pending=True),
     Requirement("C1", "tools", "A typed Python function becomes a tool by one decorator."),

@@ -9,6 +9,7 @@ import pytest
 HEAVY = (
     "anyio",
     "duckdb",
+    "genai_prices",
     "httpx2",
     "json_repair",
     "jsonschema_rs",

@@ -70,7 +70,7 @@ def test_text_comes_as_it_is_streamed_and_the_whole_at_the_end():
 
 def test_what_it_is():
     prices = Prices(input=1, output=2)  # type: ignore[arg-type]
-    model = model_at("https://user.example/openai/v1/?api-version=1", prices=prices)
+    model = model_at("https://user.example/openai/v1/?api-version=1", prices=lambda: prices)
     assert (model.name, model.provider, model.prices) == ("m", "openai", prices)
     assert repr(model) == "OpenAIModel('m', url='https://user.example/openai/v1/chat/completions?api-version=1')"
 
