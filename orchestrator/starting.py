@@ -28,7 +28,7 @@ _INPUT = re.compile(r"\$\{input:([^{}]+)\}")
 SETTINGS_TEXT = """\
 # Settings of orchestrator. All that is left out has a default; `orchestrator doctor` checks this file.
 
-# model = "openai:NAME"        # or "ollama:NAME"; ORCHESTRATOR_MODEL goes before it
+# model = "openai:NAME"        # or "anthropic:NAME", "ollama:NAME"; ORCHESTRATOR_MODEL goes before it
 
 [limits]
 steps = 12                     # model turns of each agent

@@ -9,7 +9,7 @@ EPILOG = """exit codes:
   0 answered   1 failed   2 wrong usage or configuration   3 stopped by a limit, partial result printed
   4 parked, waiting for approval   130 interrupted
 
-model specs: openai:NAME, ollama:NAME, scripted:FILE, or a [models.X] name of orchestrator.toml
+model specs: openai:NAME, anthropic:NAME, ollama:NAME, scripted:FILE, or a [models.X] name of orchestrator.toml
 """
 
 

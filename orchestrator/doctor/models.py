@@ -15,7 +15,10 @@ from orchestrator.models.resolve import NO_MODEL
 SECONDS = 10.0
 """How long a model's server may take to answer."""
 
-NO_MODEL_FIX = "pass --model openai:NAME or ollama:NAME, or set ORCHESTRATOR_MODEL, or `model` in orchestrator.toml"
+NO_MODEL_FIX = (
+    "pass --model openai:NAME, anthropic:NAME or ollama:NAME, "
+    "or set ORCHESTRATOR_MODEL, or `model` in orchestrator.toml"
+)
 
 
 async def look_at_models(

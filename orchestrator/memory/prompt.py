@@ -91,7 +91,7 @@ class Prompt:
             messages=(self._system, *transcript, last),
             tools=(),
             encoded=(*self._encoded, encoded),
-            encoded_tools=b"",
+            encoded_tools=self._codec.closed(self._encoded_tools),
             digest=sha256(self._digest.digest() + encoded).hexdigest(),
             input_tokens=reported + fresh + estimate(encoded),
         )

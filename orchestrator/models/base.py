@@ -84,6 +84,10 @@ class Codec(Protocol):
         """The wire form of the tool list; empty for no tools."""
         ...
 
+    def closed(self, tools: bytes) -> bytes:
+        """What stands in place of an encoded tool list where no tool may be called; empty to leave the list out."""
+        ...
+
     def body(self, messages: Sequence[bytes], tools: bytes, max_output_tokens: int) -> bytes:
         """The request's body from parts that are encoded already."""
         ...
@@ -140,6 +144,11 @@ class Listing(Protocol):
         """Where its key is read from, and whether there is one."""
         ...
 
+    @property
+    def learned(self) -> Sequence[str]:
+        """What the process has found out about the endpoint so far, for people."""
+        ...
+
     async def listed(self) -> Sequence[str]:
         """The names of the models it has, empty where it keeps no list.
 
@@ -154,6 +163,7 @@ class ModelOptions:
     """What a configuration says about a model. `mode` and rate limits come with the models that need them.
 
     `prices` says them as they are when it is called; None where they are not known.
+    `parameters` are sent with every request, as they are.
     """
 
     base_url: str | None = None
@@ -161,4 +171,5 @@ class ModelOptions:
     temperature: float | None = 0.2
     prices: Callable[[], Prices | None] = lambda: None
     vision: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

@@ -3,6 +3,7 @@
 A tool comes here as a schema that stands by itself; what leaves is shown to the model and validates nothing.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -19,6 +20,9 @@ LONGEST_DESCRIPTION: Final = 1024
 
 _AT_TOP: Final = ("anyOf", "oneOf", "allOf", "not", "enum", "const", "if", "then", "else")
 _INSIDE: Final = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+
+
+_ANTHROPIC_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
 def flavour_of(model: str, url: str) -> Flavour:
@@ -43,6 +47,29 @@ def gemini(tool: ToolSpec) -> Json:
     if as_object(function["parameters"].get("properties")):
         return {**function, "parameters": _openapi(function["parameters"])}
     return {key: value for key, value in function.items() if key != "parameters"}  # an object must have properties
+
+
+def anthropic(tool: ToolSpec) -> Json:
+    """What Anthropic takes, as the whole tool: no union at the top, and names of arguments of a few signs only."""
+    schema = {**_nameable(_flat(tool.parameters)), "type": "object"}
+    named = {"name": tool.name, "description": tool.description, "input_schema": schema}
+    return {key: value for key, value in named.items() if value}
+
+
+def _nameable(schema: Json) -> Json:
+    """A schema whose properties have names that Anthropic takes; it is told of the others in words."""
+    properties = as_object(schema.get("properties"))
+    strange = [name for name in properties if not _ANTHROPIC_NAME.fullmatch(name)]
+    if strange:
+        required = [name for name in as_list(schema.get("required")) if name not in strange]
+        said = ", ".join(f"`{name}`" for name in strange)
+        schema = {
+            **schema,
+            "properties": {name: one for name, one in properties.items() if name not in strange},
+            "required": required,
+            "description": f"{schema.get('description', '')} Also takes: {said}.".strip(),
+        }
+    return _each(schema, _nameable)
 
 
 def _function(name: str, description: str, parameters: Mapping[str, Any]) -> Json:

@@ -6,14 +6,16 @@ does not fit, usage in a chunk without choices or not at all. What is missing is
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from orchestrator.errors import ModelError
 from orchestrator.messages import AssistantMessage, FinishReason, ToolCall, Usage
 from orchestrator.models.base import CallReady, ModelReply
+from orchestrator.models.chat import THOUGHT
 from orchestrator.models.failures import describe, kind_of
 from orchestrator.models.lenient import as_int, as_list, as_object, as_text, dump, is_object, mend, parse
 from orchestrator.models.sse import SSEParser
+from orchestrator.models.thinking import Thinking, without_lone_end
 
 DONE = b"[DONE]"
 # Fields of a message that are no text, but must be sent back to the server that sent them.
@@ -48,6 +50,25 @@ class _Call:
             self.extra["extra_content"] = extra
 
 
+class Assembly(Protocol):
+    """A reply that is being put together, in one vendor's words."""
+
+    done: bool
+
+    @property
+    def complete(self) -> bool: ...
+
+    def event(self, data: bytes) -> str: ...
+
+    def whole(self, data: bytes) -> str: ...
+
+    def ready(self) -> list[CallReady]: ...
+
+    def close(self) -> str: ...
+
+    def finish(self) -> ModelReply: ...
+
+
 class ReplyReader:
     """Feed it the body as it comes; it gives back text to show, and the whole reply at the end.
 
@@ -55,11 +76,11 @@ class ReplyReader:
         ModelError: the server sent an error, or the body ended too early.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reply: Assembly | None = None) -> None:
         self._events = SSEParser()
         self._whole: list[bytes] | None = None
         self._started = False
-        self._reply = _Reply()
+        self._reply: Assembly = reply or ChatReply()
 
     @property
     def done(self) -> bool:
@@ -88,20 +109,23 @@ class ReplyReader:
     def close(self) -> str:
         """The body has ended; returns the text that only shows now. `reply` comes after it."""
         if self._whole is None:
-            return "".join([self._reply.event(data) for data in self._events.close()])
-        return self._reply.whole(b"".join(self._whole))
+            text = "".join([self._reply.event(data) for data in self._events.close()])
+        else:
+            text = self._reply.whole(b"".join(self._whole))
+        return text + self._reply.close()
 
     def reply(self) -> ModelReply:
         return self._reply.finish()
 
 
-class _Reply:
-    """The state of one reply."""
+class ChatReply:
+    """A reply in the words of chat completions."""
 
     def __init__(self) -> None:
         self.done = False
         self._seen = False
         self._text: list[str] = []
+        self._thinking = Thinking()
         self._half = ""  # half of a surrogate pair, which some servers split over two events
         self._calls: list[_Call] = []
         self._told = 0
@@ -149,6 +173,11 @@ class _Reply:
             if call.name and is_object(call.arguments)
         ]
 
+    def close(self) -> str:
+        text = self._thinking.close()
+        self._text.append(text)
+        return text
+
     @property
     def complete(self) -> bool:
         return self._seen and (self.done or bool(self._finish))
@@ -160,7 +189,10 @@ class _Reply:
         extra = {name: mend(value) if isinstance(value, str) else value for name, value in self._extra.items()}
         if any(extras):
             extra["tool_calls"] = extras
-        message = AssistantMessage(text=mend("".join(self._text) + self._half), calls=calls, extra=extra)
+        thought, text = without_lone_end(mend("".join(self._text) + self._half))
+        if thought := thought or self._thinking.thought:
+            extra[THOUGHT] = thought
+        message = AssistantMessage(text=text, calls=calls, extra=extra)
         return ModelReply(
             message=message,
             finish=_finish(self._finish, bool(calls)),
@@ -202,6 +234,7 @@ class _Reply:
             text = self._half + text
             self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
             text = mend(text[:-1] if self._half else text)
+        text = self._thinking.feed(text)
         self._text.append(text)
         return text
 

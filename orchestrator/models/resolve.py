@@ -6,7 +6,7 @@ Reads configuration and environment, connects nothing, and imports HTTP only for
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -14,21 +14,30 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from orchestrator.config.names import did_you_mean, listed
 from orchestrator.errors import ConfigurationError, Problem
 from orchestrator.messages import Prices
+from orchestrator.models.anthropic import ANTHROPIC_URL
 from orchestrator.models.base import Codec, Model, ModelOptions
 from orchestrator.models.chat import OPENAI_URL, ChatCodec
 from orchestrator.models.flavours import flavour_of
 from orchestrator.models.prices import listed_prices
 from orchestrator.models.scripted import RecordedModel
 
-OPENAI_KEY = "OPENAI_API_KEY"
+OPENAI_KEY, ANTHROPIC_KEY = "OPENAI_API_KEY", "ANTHROPIC_API_KEY"
+VENDORS = ("openai", "anthropic", "ollama")
+OFFICIAL = ("api.openai.com", "api.anthropic.com")
 OLLAMA_PORT = 11434
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-FORMS = "openai:NAME, ollama:NAME, scripted:FILE, or the name of a [models.NAME] table of orchestrator.toml"
+FORMS = (
+    "openai:NAME, anthropic:NAME, ollama:NAME, scripted:FILE, or the name of a [models.NAME] table of orchestrator.toml"
+)
 NO_MODEL = """no model is configured. The three shortest ways on:
   1. with a key:           export OPENAI_API_KEY=…   and add  --model openai:NAME
+                           (or ANTHROPIC_API_KEY      and      --model anthropic:NAME)
   2. a model of your own:  ollama pull NAME          and add  --model ollama:NAME
   3. without any model:    make demo                 (a recorded run; --model scripted:FILE plays your own)
 ORCHESTRATOR_MODEL, or `model` in orchestrator.toml, saves the flag."""
+
+
+_KEYS = {"openai": (OPENAI_KEY, OFFICIAL[0]), "anthropic": (ANTHROPIC_KEY, OFFICIAL[1])}
 
 
 class _Table(BaseModel):
@@ -48,17 +57,21 @@ class ModelPrices(_Table):
 class ModelSettings(_Table):
     """A `[models.X]` table. `model` is the vendor's name of it (default: X); `provider` is the name in spans.
 
-    A provider other than `openai` and `ollama` needs `base_url`. The key is read from the variable `api_key_env`; the
-    key of OpenAI is never sent to another host unasked. `vision`: images of tools are sent to it.
+    A provider other than `openai`, `anthropic` and `ollama` needs `base_url`. `api` is the wire: Anthropic's for the
+    provider `anthropic`, else OpenAI's. The key is read from the variable `api_key_env`; the keys of OpenAI and
+    Anthropic are never sent to another host unasked. `parameters` are sent with every request, as they are.
+    `vision`: images of tools are sent to it.
     """
 
     provider: str = Field(default="openai", min_length=1)
     model: str | None = Field(default=None, min_length=1)
+    api: Literal["openai", "anthropic"] | None = None
     base_url: str | None = Field(default=None, min_length=1)
     api_key_env: str | None = Field(default=None, min_length=1)
     temperature: float | None = Field(default=0.2, ge=0, le=2)
     prices: ModelPrices | None = None
     vision: bool = False
+    parameters: Mapping[str, Any] = Field(default_factory=dict[str, Any])
     headers: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
 
 
@@ -102,13 +115,11 @@ def resolve(
         return _served(settings.model or spec, settings, f"[models.{spec}]", environ, temperature)
     if colon and name and form == "scripted":
         return RecordedModel(Path(name).expanduser())
-    if colon and name and form in ("openai", "ollama"):
+    if colon and name and form in VENDORS:
         return _served(name, ModelSettings(provider=form), f"model {spec!r}", environ, temperature)
-    if form == "anthropic" and colon:
-        raise ConfigurationError(f"model {spec!r}: Anthropic's own API is not built yet. Use {FORMS}.")
-    if colon and form in ("openai", "ollama", "scripted"):
+    if colon and form in (*VENDORS, "scripted"):
         raise ConfigurationError(f"model {spec!r} names nothing after the colon. A model is one of: {FORMS}.")
-    hint = did_you_mean(form if colon else spec, [*models, "openai", "ollama", "scripted"])
+    hint = did_you_mean(form if colon else spec, [*models, *VENDORS, "scripted"])
     tables = f" Tables here: {listed(models)}." if models else ""
     raise ConfigurationError(f"model {spec!r} is not known.{hint} A model is one of: {FORMS}.{tables}")
 
@@ -124,10 +135,13 @@ def _served(
     base_url = settings.base_url or _default_url(settings.provider, where, environ)
     key_name = settings.api_key_env or _default_key(settings, base_url)
     key = environ.get(key_name, "").strip() if key_name else ""
-    official = urlsplit(base_url).hostname == "api.openai.com"
+    official = urlsplit(base_url).hostname in OFFICIAL
     if not key and key_name and (official or settings.api_key_env):
         raise ConfigurationError(f"{where} needs a key: set the environment variable {key_name}.")
-    from orchestrator.models.http import OpenAIModel  # noqa: PLC0415 - httpx2 takes a third of a second to import
+    from orchestrator.models.http import (  # noqa: PLC0415 - httpx2 takes a third of a second to import
+        AnthropicModel,
+        OpenAIModel,
+    )
 
     options = ModelOptions(
         base_url=base_url,
@@ -135,9 +149,11 @@ def _served(
         temperature=settings.temperature if temperature is None else temperature,
         prices=_prices(name, settings, base_url),
         vision=settings.vision,
+        parameters=settings.parameters,
         headers=settings.headers,
     )
-    return OpenAIModel(name, options=options, provider=settings.provider, key_name=key_name or "api_key_env")
+    kind = AnthropicModel if (settings.api or settings.provider) == "anthropic" else OpenAIModel
+    return kind(name, options=options, provider=settings.provider, key_name=key_name or "api_key_env")
 
 
 def _prices(name: str, settings: ModelSettings, base_url: str) -> Callable[[], Prices | None]:
@@ -153,17 +169,18 @@ def _prices(name: str, settings: ModelSettings, base_url: str) -> Callable[[], P
 def _default_url(provider: str, where: str, environ: Mapping[str, str]) -> str:
     if provider == "openai":
         return environ.get("OPENAI_BASE_URL", "").strip() or OPENAI_URL
+    if provider == "anthropic":
+        return environ.get("ANTHROPIC_BASE_URL", "").strip() or ANTHROPIC_URL
     if provider == "ollama":
         return _ollama_url(environ.get("OLLAMA_HOST", "").strip())
     raise ConfigurationError(f"{where}: provider {provider!r} has no address of its own; set `base_url`.")
 
 
 def _default_key(settings: ModelSettings, base_url: str) -> str | None:
-    """OpenAI's key goes to OpenAI, and to the server that the environment names beside it; to no other."""
-    if settings.provider != "openai":
-        return None
+    """A vendor's key goes to that vendor, and to the server that the environment names beside it; to no other."""
+    name, host = _KEYS.get(settings.provider, (None, None))
     environments = settings.base_url is None
-    return OPENAI_KEY if environments or urlsplit(base_url).hostname == "api.openai.com" else None
+    return name if environments or urlsplit(base_url).hostname == host else None
 
 
 def _ollama_url(host: str) -> str:

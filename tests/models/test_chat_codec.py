@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from orchestrator.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from orchestrator.models.base import ToolSpec
-from orchestrator.models.chat import NO_TEXT, ChatCodec, wire_arguments, wire_id
+from orchestrator.models.chat import ChatCodec
+from orchestrator.models.wire import NO_TEXT, wire_arguments, wire_id
 
 TOOL = ToolSpec(name="s__add", description="Adds.", parameters={"type": "object"})
 

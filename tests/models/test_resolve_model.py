@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import ConfigurationError
 from orchestrator.messages import Prices
-from orchestrator.models.http import OpenAIModel
+from orchestrator.models.http import AnthropicModel, OpenAIModel
 from orchestrator.models.resolve import read_models, resolve
 
 KEYS = {"OPENAI_API_KEY": "sk-openai-secret"}
@@ -128,10 +128,11 @@ def test_no_model_says_the_three_ways_on():
     ("spec", "says"),
     [
         ("opnai:gpt-x", "Did you mean `openai`?"),
-        ("gpt-x", "one of: openai:NAME, ollama:NAME, scripted:FILE"),
+        ("gpt-x", "one of: openai:NAME, anthropic:NAME, ollama:NAME, scripted:FILE"),
         ("fats", "Did you mean `fast`?"),
         ("openai:", "names nothing after the colon"),
-        ("anthropic:claude", "not built yet"),
+        ("anthropic:claude", "set the environment variable ANTHROPIC_API_KEY"),
+        ("anthropc:claude", "Did you mean `anthropic`?"),
         ("lost", "needs"),
     ],
 )
@@ -161,3 +162,40 @@ def test_http_is_imported_only_for_a_model_that_needs_it():
     code = "import sys, orchestrator.models.resolve; print([m for m in ('httpx2', 'mcp') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def anthropics(spec: str, environ: dict[str, str], tables: dict[str, Any] | None = None) -> tuple[str, str, str]:
+    """Where requests go, with which key, and as whose model."""
+    model = resolve(spec, read_models(tables or {}), environ)
+    assert isinstance(model, AnthropicModel)
+    headers = dict(model._headers)
+    assert headers[b"Anthropic-Version"] == b"2023-06-01"
+    assert b"Authorization" not in headers
+    assert model.key[1] == (b"X-Api-Key" in headers)
+    return str(model._url), headers.get(b"X-Api-Key", b"").decode(), f"{model.provider}:{model.name}"
+
+
+def test_anthropic():
+    keys = {"ANTHROPIC_API_KEY": "sk-ant-secret", **KEYS}
+    ours = ("https://api.anthropic.com/v1/messages", "sk-ant-secret", "anthropic:claude-x")
+    assert anthropics("anthropic:claude-x", keys) == ours
+    assert anthropics("claude-x", keys, {"claude-x": {"provider": "anthropic"}}) == ours
+    near = keys | {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9/"}
+    assert anthropics("anthropic:claude-x", near)[:2] == ("http://127.0.0.1:9/v1/messages", "sk-ant-secret")
+
+
+def test_anthropics_wire_at_another_address():
+    keys = {"ANTHROPIC_API_KEY": "sk-ant-secret", **KEYS, "DEEP_KEY": "deep"}
+    table = {"provider": "deepseek", "api": "anthropic", "base_url": "https://deep.example/anthropic/v1/"}
+    url = "https://deep.example/anthropic/v1/messages"
+    assert anthropics("m", keys, {"m": table}) == (url, "", "deepseek:m"), "Anthropic's key is for Anthropic"
+    assert anthropics("m", keys, {"m": {**table, "api_key_env": "DEEP_KEY"}})[1] == "deep"
+    assert anthropics("m", keys, {"m": {**table, "provider": "anthropic"}})[1] == ""
+
+
+def test_parameters_are_sent_as_they_are():
+    thinking = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
+    for provider in ("openai", "anthropic"):
+        tables = {"m": {"provider": provider, "base_url": "http://x", "parameters": thinking}}
+        sent = json.loads(resolve("m", read_models(tables), {}).codec.body([], b"", 1))
+        assert sent["thinking"] == thinking["thinking"]
