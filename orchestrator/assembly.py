@@ -183,7 +183,7 @@ async def assemble(
         configured = [open_server(name, servers) for name in servers.settings if name not in options.servers]
         toolset = await stack.enter_async_context(Toolset([*local, *configured]).running())
         team = Team(cards, servers.settings, toolset, settings.tools.groups_above)
-        runners.append(Runner(team, models.of, settings.limits.steps))
+        runners.append(Runner(team, models.choice, settings.limits.steps))
         sittings = Sittings(
             Seat(
                 journal=journal,

@@ -12,6 +12,7 @@ from orchestrator.config import Ask, Input, ServerSettings, Settings, secrets_of
 from orchestrator.errors import ConfigurationError
 from orchestrator.masking import mask
 from orchestrator.models.base import Model
+from orchestrator.models.pace import Choice, Pace
 from orchestrator.models.resolve import NO_MODEL, read_models, resolve
 from orchestrator.tools.orphans import Watcher
 from orchestrator.tools.process import Process, spawn
@@ -30,6 +31,7 @@ class Models:
         self._settings = settings
         self._tables = read_models(settings.models)
         self._open: dict[tuple[str, float | None], Model] = {}
+        self._paces: dict[str, Pace] = {}
 
     def spec(self, card: AgentCard) -> str:
         """What an agent's model is called in the configuration. Raises `ConfigurationError` when there is none."""
@@ -50,6 +52,14 @@ class Models:
         if key not in self._open:
             self._open[key] = resolve(key[0], self._tables, os.environ, temperature=card.temperature)
         return self._open[key]
+
+    def choice(self, card: AgentCard) -> Choice:
+        """The model of an agent, at the pace that all agents with this model keep together. Raises as `of` does."""
+        spec = self.spec(card)
+        if spec not in self._paces:
+            table = self._tables.get(spec)
+            self._paces[spec] = Pace(table.rates if table is not None else None)
+        return Choice(spec=spec, model=self.of(card), pace=self._paces[spec])
 
     async def close(self) -> None:
         for model in self._open.values():

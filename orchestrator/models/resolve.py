@@ -18,6 +18,7 @@ from orchestrator.models.anthropic import ANTHROPIC_URL
 from orchestrator.models.base import Codec, Model, ModelOptions
 from orchestrator.models.chat import OPENAI_URL, ChatCodec
 from orchestrator.models.flavours import flavour_of
+from orchestrator.models.pace import Rates
 from orchestrator.models.prices import listed_prices
 from orchestrator.models.scripted import RecordedModel
 
@@ -70,9 +71,20 @@ class ModelSettings(_Table):
     api_key_env: str | None = Field(default=None, min_length=1)
     temperature: float | None = Field(default=0.2, ge=0, le=2)
     prices: ModelPrices | None = None
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+    parallel: int | None = Field(default=None, ge=1)
     vision: bool = False
     parameters: Mapping[str, Any] = Field(default_factory=dict[str, Any])
     headers: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
+
+    @property
+    def rates(self) -> Rates:
+        return Rates(
+            requests_per_minute=self.requests_per_minute,
+            tokens_per_minute=self.tokens_per_minute,
+            parallel=self.parallel,
+        )
 
 
 def read_models(tables: Mapping[str, Mapping[str, Any]], file: Path | None = None) -> dict[str, ModelSettings]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.cards import AgentCard
 from orchestrator.models.base import Model, ToolSpec
+from orchestrator.models.pace import Choice
 from orchestrator.runtime.offered import Offered
 from orchestrator.tools.toolset import Offer, Toolset
 
@@ -19,12 +20,16 @@ class Agent:
     `roles` all hold for its calls: the run's own and those of the agents on the way here."""
 
     card: AgentCard
-    model: Model
+    choice: Choice
     toolset: Toolset
     offered: Offered
     system: str
     roles: tuple[str, ...] = ()
     max_output_tokens: int = MAX_OUTPUT_TOKENS
+
+    @property
+    def model(self) -> Model:
+        return self.choice.model
 
     @property
     def offers(self) -> Mapping[str, Offer]:

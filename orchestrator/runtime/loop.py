@@ -30,6 +30,7 @@ from orchestrator.memory.prompt import Draft, Prompt
 from orchestrator.memory.tokens import estimate
 from orchestrator.messages import Cost, Usage
 from orchestrator.models.base import CallReady, ModelReply, ModelRequest, TextDelta
+from orchestrator.models.pace import Turn
 from orchestrator.runtime.acting import Acting
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.asking import Asking
@@ -160,12 +161,19 @@ class Loop:
         with ExitStack() as stack:
             scope: Scope | None = None
             outcome = ChatOutcome()
-            while (admitted := await self._admitted(step)) is not None:
-                request, draft, grant = admitted
-                if scope is None:
-                    scope = stack.enter_context(self._tree.tracer.chat(self._facts(request)))
-                scope.note("budget.reserved", {"tokens": grant.amount.tokens, "amount": float(grant.amount.cost)})
-                outcome = await self._ask(request, draft, grant)
+            while (draft := await self._drafted(step)) is not None and (turn := await self._turn(draft)) is not None:
+                with turn:
+                    if (admitted := await self._admitted(step, draft)) is None:
+                        break
+                    request, grant = admitted
+                    if scope is None:
+                        scope = stack.enter_context(self._tree.tracer.chat(self._facts(request)))
+                    if turn.waited:
+                        scope.note("rate_limited", {"seconds": turn.waited})
+                    scope.note("budget.reserved", {"tokens": grant.amount.tokens, "amount": float(grant.amount.cost)})
+                    outcome = await self._ask(request, draft, grant)
+                    if outcome.error is None:
+                        turn.used(outcome.usage.tokens)
                 again = decide(self.state)
                 if self.state.failure is None or not isinstance(again, Think):
                     break
@@ -175,8 +183,8 @@ class Loop:
                 tokens, cost = self._ledger.left()
                 scope.settle(replace(outcome, tokens_left=tokens, cost_left=cost))
 
-    async def _admitted(self, step: Think) -> tuple[ModelRequest, Draft, Grant] | None:
-        """The next request, with room for it in the ledger and its intent on disk; None when a limit forbids it."""
+    async def _drafted(self, step: Think) -> Draft | None:
+        """The next request; None when there is no time for it."""
         state = self.state
         if step.delay:
             await anyio.sleep(min(step.delay, max(0.0, self._ledger.remaining)))
@@ -187,7 +195,20 @@ class Loop:
             await self._take_in_tools()
         shown = self._prompt.unseen(state.messages) if self._agent.model.vision else []
         images = {body: await self._tree.journal.body(body) for body in shown}
-        draft = draft_of(self._prompt, state, closing=step.closing, images=images)
+        return draft_of(self._prompt, state, closing=step.closing, images=images)
+
+    async def _turn(self, draft: Draft) -> Turn | None:
+        """Waits until the model may be asked; None when the time is up before."""
+        pace, tokens = self._agent.choice.pace, draft.input_tokens + self._agent.max_output_tokens
+        if pace.must_wait(tokens):
+            await self._recorder.save()
+        with anyio.CancelScope(deadline=self._ledger.deadline):
+            return await pace.enter(tokens)
+        self._time_is_up()
+        return None
+
+    async def _admitted(self, step: Think, draft: Draft) -> tuple[ModelRequest, Grant] | None:
+        """A request with room for it in the ledger and its intent on disk; None when a limit forbids it."""
         room = Request(input=draft.input_tokens, output=self._agent.max_output_tokens, prices=self._agent.model.prices)
         if self._ledger.must_wait(room):
             await self._recorder.save()
@@ -197,7 +218,7 @@ class Loop:
             return None
         request = self._request(step, draft, grant)
         await self._recorder.save([self._intent(step, draft, grant)], durable=True)
-        return request, draft, grant
+        return request, grant
 
     async def _take_in_tools(self) -> None:
         """Between turns, tools that the model has chosen, and those that are there only now, join its list."""
@@ -302,6 +323,8 @@ class Loop:
             # Spread, so that many runs that were refused together do not come back together.
             backoff = FIRST_DELAY * 2**failures * random.uniform(1.0, 1.5)
             retry_in = min(LONGEST_DELAY, error.retry_after if error.retry_after is not None else backoff)
+        if error.retry_after is not None:
+            self._agent.choice.pace.hold(min(LONGEST_DELAY, error.retry_after))
         charged = error.kind == "broken_stream"  # what came before it broke was written, and is paid for
         self._recorder.note(
             self._recorder.make(

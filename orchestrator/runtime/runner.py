@@ -9,7 +9,7 @@ import anyio
 from orchestrator.cards import AgentCard
 from orchestrator.errors import JournalError
 from orchestrator.events import Limits, RunCancelled, RunFailed, RunParked, RunResumed, RunStarted
-from orchestrator.models.base import Model
+from orchestrator.models.pace import Choice
 from orchestrator.runtime import wire
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.delegation import Answer
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 DEEPEST = 3
 """Levels of agents below the top one."""
 
-ModelFor = Callable[[AgentCard], Model]
+ModelFor = Callable[[AgentCard], Choice]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class Runner:
         """The agent as it is now; for a run that goes on, the model is shown what it was shown before."""
         specs, system = None, kit.system
         if state.started is not None:
-            if (now := self._model_for(card).name) != state.started.model:
+            if (now := self._model_for(card).model.name) != state.started.model:
                 logger.warning(
                     "run %s was started with model %s and goes on with %s", state.run.run, state.run.model, now
                 )
@@ -135,7 +135,7 @@ class Runner:
             system = (await journal.body(state.started.system)).decode()
         return Agent(
             card=card,
-            model=self._model_for(card),
+            choice=self._model_for(card),
             toolset=self._team.toolset,
             offered=Offered(self._team, card, kit, specs),
             system=system,
@@ -149,7 +149,7 @@ class Runner:
         events = fork.events(
             launch.run,
             tree.now(),
-            model=self._model_for(card).name,
+            model=self._model_for(card).model.name,
             trace_id=tree.trace.trace_id,
             span_id=tree.trace.span_id,
             settings=digest(settings),

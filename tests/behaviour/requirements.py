@@ -41,7 +41,7 @@ REQUIREMENTS = (
     Requirement("B8", "models", "Prompts keep a stable prefix, so that providers' caches are hit.", pending=True),
     Requirement("B9", "models", "An unknown price is said to be unknown, never taken for nothing."),
     Requirement("B10", "models", "A card's output schema is asked for, checked, and repaired once.", pending=True),
-    Requirement("B11", "models", "A provider's rate limits are kept over all runs, by waiting in turn.", pending=True),
+    Requirement("B11", "models", "A provider's rate limits are kept over all runs, by waiting in turn."),
     Requirement("C1", "tools", "A typed Python function becomes a tool by one decorator."),
     Requirement("C2", "tools", "Servers that users have already configured work unchanged.", pending=True),
     Requirement("C3", "tools", "Names that clash or do not exist are told at the start."),

@@ -60,7 +60,7 @@ def script(**turns: list[Any]) -> dict[tuple[str, int], Any]:
 
 
 async def everything(folder: Path) -> list[RunResult]:
-    """Delegation, a retry, failures, approvals, a hook, a park, a limit, a crash, a model without a price."""
+    """Delegation, a retry, failures, approvals, a hook, a park, limits, a crash, a model without a price."""
     boss = card("boss", tools=("fx__*",), agents=("helper",))
     helper, alone = card("helper", tools=("fx__*",)), card("alone", tools=("fx__*",))
     runs, verdicts, told = Runs(folder), [True, False], []
@@ -106,6 +106,9 @@ async def everything(folder: Path) -> list[RunResult]:
     runs.journal = plain
     lost = next(row.run_id for row in await plain.runs() if row.status == "running")
     results.append(await runs.run(work, alone, resume=lost, approve="all"))
+    refused = ModelError("bad_request", "no, and leave me alone for a second", retry_after=1.0)
+    work = script(chief=[call("agents__helper", {"task": "look"}), "done"], helper=[refused])
+    results.append(await runs.run(work, card("chief", agents=("helper",)), helper))
     return results
 
 
@@ -115,7 +118,14 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
         results = anyio.run(everything, folder)
-    assert [result.status for result in results] == ["finished", "parked", "finished", "stopped", "finished"]
+    assert [result.status for result in results] == [
+        "finished",
+        "parked",
+        "finished",
+        "stopped",
+        "finished",
+        "finished",
+    ]
     return [json.loads(line) for line in (folder / "traces" / "spans.jsonl").read_bytes().splitlines()]
 
 
