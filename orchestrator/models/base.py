@@ -10,6 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from orchestrator.messages import AssistantMessage, FinishReason, Message, Prices, Usage
 
+FIND_TOOLS = "find_tools"
+"""Where a request offers this tool, it lists only some of those that may be called."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class ToolSpec:

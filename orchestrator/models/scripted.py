@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.errors import ConfigurationError, ModelError, Problem
 from orchestrator.messages import AssistantMessage, FinishReason, Prices, ToolCall, Usage, UserMessage
-from orchestrator.models.base import Model, ModelPart, ModelReply, ModelRequest, TextDelta
+from orchestrator.models.base import FIND_TOOLS, Model, ModelPart, ModelReply, ModelRequest, TextDelta
 from orchestrator.models.chat import ChatCodec
 from orchestrator.models.lenient import dump
 
@@ -198,7 +198,8 @@ class RecordedModel(ScriptedModel):
             raise ModelError("unscripted", self._missing(request, task))
         line = max(lines, key=lambda line: -1 if line.task is None else len(line.task))
         offered = {tool.name for tool in request.tools}
-        if unknown := [call.name for call in line.calls if call.name not in offered]:
+        unknown = [call.name for call in line.calls if call.name not in offered]
+        if unknown and FIND_TOOLS not in offered:
             raise ModelError(
                 "unscripted",
                 f"{self.path}: agent {request.agent!r}, turn {request.turn} calls {', '.join(unknown)}, which this run "

@@ -5,10 +5,11 @@ from typing import Any
 
 from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 
+from orchestrator.models.base import FIND_TOOLS
 from orchestrator.runtime import wire
 from orchestrator.runtime.builtin import BuiltIn, Unanswerable
 from orchestrator.runtime.tree import Caller
-from orchestrator.tools.catalogue import FIND_TOOLS, tool_line
+from orchestrator.tools.catalogue import tool_line
 
 MOST = 8
 """Tools that join the list for one wish, unless it asks for another number."""

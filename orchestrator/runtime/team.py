@@ -9,8 +9,8 @@ from orchestrator.cards import AgentCard, Cards, select
 from orchestrator.cards import Offer as CardOffer
 from orchestrator.cards.reach import may_use
 from orchestrator.config import ServerSettings
-from orchestrator.models.base import ToolSpec
-from orchestrator.tools.catalogue import FIND_TOOLS, Catalogue
+from orchestrator.models.base import FIND_TOOLS, ToolSpec
+from orchestrator.tools.catalogue import Catalogue
 from orchestrator.tools.toolset import AGENTS, BUILTIN, Offer, Toolset
 
 

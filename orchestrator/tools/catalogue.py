@@ -8,9 +8,6 @@ from typing import Any, cast
 from orchestrator.tools.search import Index
 from orchestrator.tools.toolset import Offer
 
-FIND_TOOLS = "find_tools"
-"""The built-in tool that looks through it."""
-
 _ABOUT = 100  # characters of a server's own words, and of the names of some of its tools
 _LINE = 200  # characters of a tool's one line
 

@@ -15,7 +15,7 @@ from tests.support.oauth_server import free_port
 
 pytestmark = [pytest.mark.xdist_group("public"), pytest.mark.requirement("C2")]
 
-TOOLS = {"everything": 13, "filesystem": 14, "memory": 9, "thinking": 1, "git": 12, "time": 2, "sqlite": 6}
+TOOLS = {"everything": 15, "filesystem": 14, "memory": 9, "thinking": 1, "git": 12, "time": 2, "sqlite": 6}
 """How many each server lists to a client that declares nothing of its own."""
 
 READY = {"streamableHttp": "listening on port", "sse": "is running on port"}

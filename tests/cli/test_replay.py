@@ -69,7 +69,7 @@ def test_a_parked_run_is_shown_in_order_as_a_tree(folder: Path) -> None:
     assert told[helper + 3] == "        我看一下。"
     assert told[helper + 4 : helper + 6] == ['        → fx__look  {"text": "数字"}', "        ✓  #  look 数字 done"]
     assert told[helper + 9 : helper + 11] == ["   ✓  #  Seen.", f"     {told[helper + 8].strip()}"]
-    assert told.index("   ✗ tool_error  #  Error from fx__fail: fail �[31mred� done") > helper
+    assert told.index("   ✗ tool_error  #  Error from fx__fail: fail red� done") > helper
     assert told[-5:-3] == ["   Now I pay.", '   → fx__pay  {"text": "rent"}']
     assert told[-3].startswith("   ? a person is asked, because ")
     assert told[-2:] == ["   … waits for approval", "· parked: waits for approval"]

@@ -1,6 +1,5 @@
 """A stdio server's process and pipes: long lines, much noise, and an end that leaves nothing behind."""
 
-import time
 from pathlib import Path
 
 import anyio
@@ -18,23 +17,12 @@ from tests.support.toolsets import awkward, awkward_server, call, with_toolset
 MEGABYTE = 1_000_000
 
 
-def seconds_for(size: int) -> float:
-    found: list[float] = []
-
+def test_a_line_of_20_mb_arrives_whole() -> None:
     async def test(toolset: Toolset) -> None:
-        began = time.process_time()
-        reply = await call(toolset, "awkward__big", {"bytes": size})
-        found.append(time.process_time() - began)
-        assert f"of {size} characters left out" in reply.text
+        reply = await call(toolset, "awkward__big", {"bytes": 20 * MEGABYTE})
+        assert (len(reply.text), set(reply.text)) == (20 * MEGABYTE, {"x"})
 
     with_toolset(test, awkward_server())
-    return found[0]
-
-
-def test_a_very_long_line_is_read_in_linear_time() -> None:
-    """Five times the bytes take about five times the time; a reader that joins at each chunk takes twenty-five."""
-    seconds_for(100_000)
-    assert seconds_for(20 * MEGABYTE) < 12 * seconds_for(4 * MEGABYTE) + 0.2
 
 
 def test_other_calls_go_on_while_a_long_line_comes() -> None:
