@@ -131,6 +131,10 @@ _KNOWN: Mapping[str, Sequence[str]] = {
 }
 
 
+_FOLDERS = ("PWD", "OLDPWD")
+"""Variables of the shell that are named like a password and hold the working folder."""
+
+
 def load_settings(
     config: Path | None,
     mcp_configs: Sequence[Path],
@@ -172,7 +176,7 @@ def load_settings(
 
 def hide_secrets(settings: Settings, environ: Mapping[str, str]) -> None:
     """From now on this process masks what these settings name, and the secrets that they and the environment hold."""
-    secrets = {value for name, value in environ.items() if names_secret(name)}
+    secrets = {value for name, value in environ.items() if names_secret(name) and name not in _FOLDERS}
     for table in settings.models.values():
         secrets.add(environ.get(str(table.get("api_key_env")), ""))
         headers = table.get("headers")

@@ -152,3 +152,12 @@ def test_capture_is_off_unless_it_is_asked_for(tmp_path: Path) -> None:
         ended = orchestrator("run", "the job", *team, folder=tmp_path, env=environment)
         assert ended.code == 0, ended.err
         assert ("hidden words" in spans.read_text()) is captured, setting
+
+
+def test_the_shells_working_folder_is_no_secret(tmp_path: Path) -> None:
+    """`PWD` is named like a password; masking what it holds would hide every path."""
+    folder = str(tmp_path)
+    model = record(tmp_path / "recording.jsonl", {"agent": "supervisor", "text": f"It lies in {folder}."})
+    env = {"PWD": folder, "OLDPWD": folder}
+    assert orchestrator("run", f"look into {folder}", "--model", model, folder=tmp_path, env=env).code == 0
+    assert f"look into {folder}" in orchestrator("replay", "last", folder=tmp_path, env=env).out
