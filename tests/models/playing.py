@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.messages import Message, UserMessage
-from orchestrator.models.base import Model, ModelPart, ModelReply, ModelRequest, ToolSpec
+from orchestrator.models.base import Model, ModelPart, ModelReply, ModelRequest, TextDelta, ToolSpec
 
 USER = UserMessage(text="hello")
 ECHO = ToolSpec(name="demo__echo", description="Echoes.", parameters={"type": "object", "properties": {}})
@@ -16,13 +16,18 @@ ECHO = ToolSpec(name="demo__echo", description="Echoes.", parameters={"type": "o
 
 @dataclass
 class Play:
-    """One answer. A list is streamed; `drop` breaks off after it, `hold` stays silent until the client goes."""
+    """One answer. A list is streamed; `drop` breaks off after it, `hold` stays silent until the client goes.
+
+    `refuses` says what is wrong with a request, if something is: that is then answered, with `status_refused`.
+    """
 
     body: bytes | list[bytes] = b""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     drop: bool = False
     hold: bool = False
+    refuses: Callable[[Any], str | None] | None = None
+    status_refused: int = 400
 
 
 @dataclass
@@ -65,7 +70,10 @@ async def play(*plays: Play) -> AsyncGenerator[Stage, None]:
         try:
             while request := await _read(reader):
                 stage.seen.append(request)
-                if not await _answer(plays[min(len(stage.seen), len(plays)) - 1], stage, reader, writer):
+                act = plays[min(len(stage.seen), len(plays)) - 1]
+                if act.refuses and (wrong := act.refuses(request[2])):
+                    act = Play(error(wrong), status=act.status_refused)
+                if not await _answer(act, stage, reader, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -128,4 +136,4 @@ async def ask(model: Model, asked: ModelRequest | None = None) -> tuple[list[str
     parts: list[ModelPart] = [part async for part in model.stream(asked or request(model))]
     reply = parts.pop()
     assert isinstance(reply, ModelReply)
-    return [part.text for part in parts if not isinstance(part, ModelReply)], reply
+    return [part.text for part in parts if isinstance(part, TextDelta)], reply
