@@ -88,11 +88,12 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
-bench:
+bench: $(STAMP)
 	$(BENCH) setup
 	rm -f bench/results.json
 	$(BENCH) measure --repeats $(REPEATS) --out bench/results.json
 	$(BENCH) table bench/results.json
+	$(BIN)/python bench/gateway.py
 
 docs: $(STAMP)
 	$(BIN)/pytest tests/house/test_docs.py tests/house/test_readme.py $(ARGS)

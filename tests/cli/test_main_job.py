@@ -272,15 +272,61 @@ def test_the_same_over_http(served: Served) -> None:
     }
 
 
+@pytest.fixture(scope="module")
+def anthropic(tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """The same at Anthropic's API: another word on the command line."""
+    folder = workspace(tmp_path_factory.mktemp("anthropic"))
+    with model_server(playing(RECORDING, SYSTEMS)) as server, http_receiver() as spans:
+        env = {**server.env, "OTEL_EXPORTER_OTLP_ENDPOINT": spans.endpoint}
+        env["OTEL_EXPORTER_OTLP_PROTOCOL"] = "http/protobuf"
+        ended = orchestrator("run", TASK, "--model", "anthropic:played", "--json", folder=folder, env=env)
+    return Served(folder=folder, ended=ended, server=server, spans=spans)
+
+
+@pytest.mark.requirement("B1", "B2")
+def test_the_same_at_anthropics_api(anthropic: Served) -> None:
+    assert anthropic.ended.code == 0, anthropic.ended.err
+    assert_right(anthropic.ended.json["answer"])
+    assert_picture(anthropic.folder)
+    assert anthropic.server.paths == {"/v1/messages"}
+    assert anthropic.server.keys == {"sk-loopback"}
+    assert len(anthropic.server.seen) == 8
+    assert anthropic.ended.json["usage"] == {
+        "input_tokens": 800,
+        "output_tokens": 80,
+        "cached_tokens": 320,
+        "model_calls": 8,
+        "tool_calls": 5,
+    }
+
+
+CACHE_MARK = b',"cache_control":{"type":"ephemeral"}'
+
+
 @pytest.mark.requirement("B8")
-def test_a_prefix_of_a_prompt_stays_as_it_was(served: Served) -> None:
-    """What the vendor caches: each request of an agent begins with all messages of the one before."""
-    seen: dict[str, list[Any]] = {}
-    for body in served.server.seen:
-        system = body["messages"][0]["content"]
-        before = seen.get(system, [])
-        assert body["messages"][: len(before)] == before
-        seen[system] = body["messages"]
+@pytest.mark.parametrize(("vendor", "end"), [("served", b'],"tools":'), ("anthropic", b'],"stream":')])
+def test_a_prefix_of_a_prompt_stays_as_it_was(vendor: str, end: bytes, request: pytest.FixtureRequest) -> None:
+    """What the vendor caches: each request of an agent begins with the bytes of the one before, its tools included.
+
+    The supervisor's run of specialists lies between two of its requests.
+    """
+    job: Served = request.getfixturevalue(vendor)
+    before: dict[Any, tuple[bytes, Any]] = {}
+    pairs = 0
+    for raw, body in zip(job.server.raw, job.server.seen, strict=True):
+        agent = str(body["messages"][0]["content"]) if vendor == "served" else body["system"][0]["text"]
+        history = raw.replace(CACHE_MARK, b"").rpartition(end)[0]
+        assert raw.count(CACHE_MARK) == (0 if vendor == "served" else min(3, 1 + len(body["messages"]) // 2 + 1))
+        if agent in before:
+            pairs += 1
+            assert history.startswith(before[agent][0])
+            assert body["tools"] == before[agent][1]
+        before[agent] = history, body["tools"]
+    assert (pairs, len(before)) == (5, 3)
+    chats = [span for span in job.spans.spans if span.name == "chat played"]
+    assert {span.attributes["gen_ai.usage.cache_read.input_tokens"] for span in chats} == {40}
+    written = 0 if vendor == "served" else 10
+    assert {span.attributes.get("gen_ai.usage.cache_creation.input_tokens", 0) for span in chats} == {written}
 
 
 @pytest.mark.requirement("F1")

@@ -1,6 +1,8 @@
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -199,3 +201,15 @@ def test_parameters_are_sent_as_they_are():
         tables = {"m": {"provider": provider, "base_url": "http://x", "parameters": thinking}}
         sent = json.loads(resolve("m", read_models(tables), {}).codec.body([], b"", 1))
         assert sent["thinking"] == thinking["thinking"]
+
+
+@pytest.mark.requirement("B1")
+def test_every_table_of_the_page_on_models_is_a_model():
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
+    blocks = [tomllib.loads(block)["models"] for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)]
+    assert len(blocks) == 8
+    for ((name, table),) in (block.items() for block in blocks):
+        environ = {table.get("api_key_env", "ANTHROPIC_API_KEY"): "k"}
+        model = resolve(name, read_models({name: table}), environ)
+        assert (model.name, model.provider) == (table.get("model", name), table["provider"])
+        assert len(table) <= 4

@@ -1,4 +1,7 @@
-"""An OpenAI-compatible model server on loopback, in a thread: for commands that run in processes of their own."""
+"""A model server on loopback, in a thread: for commands that run in processes of their own.
+
+It speaks chat completions, and Anthropic's Messages API at `/v1/messages`.
+"""
 
 import contextlib
 import json
@@ -8,6 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 Reply = Mapping[str, Any]
 """`text` and `calls` as in a recording; or `status` with `error`, and `headers`."""
@@ -17,17 +21,20 @@ USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details":
 
 @dataclass
 class ModelServer:
-    """`url` is what OPENAI_BASE_URL takes. `seen` are the bodies of all requests, `keys` what came as a key."""
+    """`url` is what OPENAI_BASE_URL takes. `seen` are the bodies of all requests, `raw` the same as they came, `keys`
+    what came as a key."""
 
     url: str
     answer: Callable[[dict[str, Any]], Reply]
     seen: list[dict[str, Any]] = field(default_factory=list)
+    raw: list[bytes] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     paths: set[str] = field(default_factory=set)
 
     @property
     def env(self) -> dict[str, str]:
-        return {"OPENAI_BASE_URL": self.url, "OPENAI_API_KEY": "sk-loopback"}
+        keys = {"OPENAI_API_KEY": "sk-loopback", "ANTHROPIC_API_KEY": "sk-loopback"}
+        return {"OPENAI_BASE_URL": self.url, "ANTHROPIC_BASE_URL": self.url, **keys}
 
 
 def turn_of(body: Mapping[str, Any]) -> int:
@@ -53,13 +60,22 @@ def model_server(answer: Callable[[dict[str, Any]], Reply]) -> Iterator[ModelSer
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            server.raw.append(self.rfile.read(int(self.headers["content-length"])))
+            body = json.loads(server.raw[-1])
             server.seen.append(body)
-            server.keys.add(self.headers.get("authorization", ""))
+            server.keys.add(self.headers.get("authorization") or self.headers.get("x-api-key", ""))
             server.paths.add(self.path)
+            anthropic = self.path == "/v1/messages"
+            if anthropic:
+                system = {"role": "system", "content": body["system"][0]["text"]}
+                body = {**body, "messages": [system, *body["messages"]]}
             reply = server.answer(body)
             status = reply.get("status", 200)
-            content = _stream(reply) if status == 200 else json.dumps({"error": {"message": reply["error"]}}).encode()
+            content = (
+                (_anthropics if anthropic else _stream)(reply)
+                if status == 200
+                else json.dumps({"error": {"message": reply["error"]}}).encode()
+            )
             self.send_response(status)
             self.send_header("Content-Type", "text/event-stream" if status == 200 else "application/json")
             for name, value in reply.get("headers", {}).items():
@@ -108,3 +124,25 @@ def _stream(reply: Reply) -> bytes:
     ]
     lines = [json.dumps({"id": "r", "model": "played", **event}) for event in events]
     return "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode()
+
+
+def _anthropics(reply: Reply) -> bytes:
+    """A reply as Anthropic's events; the usage is the same, of which the cached part stands apart there."""
+    blocks: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    if text := reply.get("text", ""):
+        blocks.append(({"type": "text", "text": ""}, {"type": "text_delta", "text": text}))
+    for each in reply.get("calls", []):
+        use = {"type": "tool_use", "id": f"toolu_{uuid4().hex}", "name": each["name"], "input": {}}
+        blocks.append((use, {"type": "input_json_delta", "partial_json": json.dumps(each["arguments"])}))
+    usage = {"input_tokens": 50, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 10, "output_tokens": 1}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"id": "msg", "model": "played", "usage": usage}}
+    ]
+    for index, (block, delta) in enumerate(blocks):
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
+        events.append({"type": "content_block_delta", "index": index, "delta": delta})
+        events.append({"type": "content_block_stop", "index": index})
+    stop = "tool_use" if reply.get("calls") else "end_turn"
+    events.append({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 10}})
+    lines = [json.dumps(event) for event in [*events, {"type": "message_stop"}]]
+    return "".join(f"data: {line}\n\n" for line in lines).encode()
