@@ -24,14 +24,14 @@ async def list_tools(options: Options) -> dict[str, Any]:
         servers.start_early(names)
         toolset = await stack.enter_async_context(Toolset([open_server(name, servers) for name in names]).running())
         await toolset.live(names)
-        listed = toolset.servers.values()
+        listed, offers = toolset.servers.values(), list(toolset.offers())
         return {
             "servers": [
                 {
                     "name": server.name,
                     "up": server.up,
                     "problem": server.problem,
-                    "tools": len(server.tools),
+                    "tools": sum(offer.server is server for offer in offers),
                     "bundled": servers.settings[server.name].bundled,
                 }
                 for server in listed
@@ -46,7 +46,7 @@ async def list_tools(options: Options) -> dict[str, Any]:
                     "effect": offer.effect,
                     "input_schema": offer.tool.input_schema,
                 }
-                for offer in toolset.offers()
+                for offer in offers
             ],
             "left_out": [{"name": name, "problem": problem} for name, problem in toolset.left_out.items()],
         }

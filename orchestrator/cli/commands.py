@@ -13,7 +13,7 @@ import anyio
 
 from orchestrator.cli import INTERRUPTED, approving, doctor, init, listing, login, replaying, running
 from orchestrator.cli.interrupts import on_interrupt
-from orchestrator.cli.progress import say
+from orchestrator.cli.progress import printable, say
 from orchestrator.errors import ConfigurationError, OrchestratorError
 from orchestrator.masking import mask
 
@@ -54,7 +54,8 @@ def perform(arguments: Namespace) -> int:
         # Whoever read our output has gone, or there is no room for it; Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            say(f"error: {error.strerror or error}")
+            where = f"{error.filename}: " if error.filename else ""
+            say(f"error: {where}{error.strerror or error}")
         return FAILED
 
 
@@ -72,7 +73,7 @@ class _ToStderr(logging.Handler):
     """Writes to standard error as it is then: while a line moves at the bottom of a terminal, another stands for it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(mask(self.format(record)), file=sys.stderr)
+        print(printable(mask(self.format(record))), file=sys.stderr)
 
 
 async def _interruptible(command: Callable[[Namespace], Awaitable[int]], arguments: Namespace) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.cli.progress import printable
 from orchestrator.cli.running import options, waiting
 from orchestrator.config import home
 from orchestrator.errors import ConfigurationError, UnknownRun
@@ -27,14 +28,15 @@ async def tools(arguments: Namespace) -> int:
         _print_json(found)
         return 0
     for server in found["servers"]:
-        state = f"{server['tools']} tools" if server["up"] else f"not available: {server['problem']}"
+        state = f"{server['tools']} tools" if server["up"] else f"not available: {printable(server['problem'])}"
         print(f"{server['name']}: {state}")
         for tool in found["tools"]:
             if tool["server"] == server["name"]:
-                own = "" if tool["name"] == f"{tool['server']}__{tool['tool']}" else f"  (its own name: {tool['tool']})"
+                plain = tool["name"] == f"{tool['server']}__{tool['tool']}"
+                own = "" if plain else f"  (its own name: {_first_line(tool['tool'])})"
                 print(f"  {tool['name']}{own}  {tool['effect']}  {_first_line(tool['description'])}")
     for tool in found["left_out"]:
-        print(f"left out: {tool['name']}: {tool['problem']}")
+        print(f"left out: {tool['name']}: {printable(tool['problem'])}")
     return 0
 
 
@@ -71,7 +73,7 @@ async def agents(arguments: Namespace) -> int:
             print(f"  tools: {', '.join(row['tools'])}")
     for label, texts in (("warning", findings.warnings), ("error", problems)):
         for text in texts:
-            print(f"{label}: {text}")
+            print(f"{label}: {printable(str(text))}")
     return 2 if problems else 0
 
 
@@ -146,7 +148,7 @@ async def _show(chosen: Options, run_id: str, *, as_json: bool) -> int:
     _print_tree(states, run_id, 0)
     for request in result.approvals:
         print("\n".join(waiting(request)))
-    print(mask(result.answer))
+    print(printable(mask(result.answer)))
     return 0
 
 
@@ -157,7 +159,7 @@ def _print_tree(states: "dict[str, RunState]", run: str, depth: int) -> None:
     for step in state.steps:
         for action in step.actions:
             mark = "✗" if action.is_error else "✓"
-            print(f"{indent}  {mark} {action.call.name}  {_first_line(mask(action.observation))}")
+            print(f"{indent}  {mark} {_first_line(action.call.name)}  {_first_line(mask(action.observation))}")
             if action.child in states:
                 _print_tree(states, action.child, depth + 2)
 
@@ -199,7 +201,8 @@ def _iso(at: float) -> str:
 
 
 def _first_line(text: str, width: int = 100) -> str:
-    line = " ".join(text.split())
+    """The beginning of what a model, a server or a card says, on one line, with nothing that a terminal would obey."""
+    line = printable(" ".join(text.split()))
     return line if len(line) <= width else line[: width - 1] + "…"
 
 

@@ -139,12 +139,12 @@ def one_line(text: str, width: int = WIDTH_OF_VALUE) -> str:
 
 
 def say(text: str, *, personal: bool = True) -> None:
-    """A line on stderr, masked; without `personal`, of secrets only.
+    """A line on stderr, masked; without `personal`, of secrets only. Nothing in it is obeyed by a terminal.
 
     Where it cannot be written nobody can be told, and the answer on stdout matters more.
     """
     try:
-        print(mask(text, personal=personal), file=sys.stderr, flush=True)
+        print(printable(mask(text, personal=personal)), file=sys.stderr, flush=True)
     except OSError:  # what is left in its buffer would fail once more at exit, and change the exit code
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 

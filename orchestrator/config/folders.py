@@ -23,6 +23,17 @@ def home(environ: Mapping[str, str]) -> Path:
     return user_data_path("orchestrator", appauthor=False)
 
 
+def make_private(folder: Path) -> None:
+    """Makes a folder that only its owner may enter, and likewise those above it that are missing.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if not folder.is_dir():
+        make_private(folder.parent)  # `mkdir(parents=True)` gives its mode to the last folder alone
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def bundled_folder(kind: Literal["agents", "mcp_servers"]) -> Path:
     """The folder of bundled cards or servers: inside an installed package, or beside it in a checkout."""
     installed = _PACKAGE / "_bundled" / kind

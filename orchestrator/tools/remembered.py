@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config import ServerSettings
+from orchestrator.config.folders import make_private
 from orchestrator.config.names import sanitise
 from orchestrator.tools.repair import is_list, is_object
 
@@ -68,7 +69,7 @@ class Memory:
             return
         draft = self.path.with_suffix(f".{os.getpid()}")
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.path.parent)
             with open(draft, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                 file.write(text)
             draft.replace(self.path)

@@ -25,7 +25,7 @@ from mcp_types import (
 )
 
 COMPARED = 1_000_000
-"""Characters of text that are compared with structured content; longer text is taken as it is."""
+"""Characters of one text that is compared with structured content; a longer one is taken as it is."""
 
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 """Colours, cursor movements and titles."""
@@ -131,7 +131,7 @@ def _repeated(texts: Sequence[str], body: Mapping[str, Any]) -> str | None:
 
     A list comes wrapped as `{"result": [...]}`, with one text for each item.
     """
-    if not texts or sum(map(len, texts)) > COMPARED:
+    if not texts or max(map(len, texts)) > COMPARED:
         return None
     said = [_parsed(text) for text in texts]
     for value in (body, body["result"]) if set(body) == {"result"} else (body,):

@@ -212,8 +212,8 @@ class Toolset:
         except ToolUnavailable as error:
             return Reply(parts=(results.failure(offer.name, str(error)),), error="unavailable", meta={})
         except ToolChanged as error:
-            problem = f"{error}. Nothing was sent. Make the call again if you still want it: a person will be asked"
-            return Reply(parts=(results.failure(offer.name, problem),), error="changed", meta={})
+            again = "Nothing was sent. Make the same call again if you still want it: a person will be asked"
+            return Reply(parts=(f"Error from {offer.name}: {error}. {again}.",), error="changed", meta={})
         except ToolTimeout as error:
             return Reply(
                 parts=(results.failure(offer.name, f"{error}; the call was stopped"),), error="timeout", meta={}

@@ -10,6 +10,7 @@ from secrets import token_hex
 
 import httpx2
 
+from orchestrator.config.folders import make_private
 from orchestrator.tools.web import shown
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class Vault:
 
     def _write(self, text: str) -> None:
         """Replaces the file at once, and no one else may read it at any time."""
-        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.file.parent)
         new = self.file.with_name(f"{self.file.name}.{token_hex(4)}")
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:

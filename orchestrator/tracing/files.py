@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from orchestrator.config.folders import make_private
 from orchestrator.tracing.spans import Span
 
 SPANS = "spans.jsonl"
@@ -32,7 +33,7 @@ class SpanFile:
         self.append(b"".join([_line(span) for span in spans]))
 
     def append(self, data: bytes) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.path.parent)
         with contextlib.suppress(OSError):  # there is none, or another process was quicker
             if 0 < self.path.stat().st_size > self._limit - len(data):
                 self._rotate()

@@ -48,6 +48,7 @@ def test_a_changed_tool_waits_for_a_person_once(tmp_path: Path, policy: PolicySe
     scene = seen_and_changed(tmp_path, policy=policy)
     first = scene.run()
     assert "Nothing was sent" in scene.last("boss"), "it was seen when the server was connected, for this very call"
+    assert "do not repeat" not in scene.last("boss"), "it is told to make the call again"
     assert first.status == "finished"
 
     parked = scene.run()

@@ -115,6 +115,7 @@ def test_spans_are_masked(told: Told) -> None:
 def test_the_journal_holds_everything_and_is_readable_by_its_owner_alone(told: Told) -> None:
     home = told.folder / "home"
     assert all(secret.encode() in b"".join(path.read_bytes() for path in home.glob("journal.*")) for secret in SECRETS)
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert {path.name: stat.S_IMODE(path.stat().st_mode) & 0o077 for path in home.iterdir()} == {
         path.name: 0 for path in home.iterdir()
     }

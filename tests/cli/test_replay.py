@@ -109,6 +109,7 @@ def test_a_file_from_elsewhere_is_read_without_its_wal_and_left_as_it_is(folder:
     ("flags", "code", "message"),
     [
         (["nobody"], 2, "there is no run 'nobody' in "),
+        (["last", "--svg", "gone/run.svg"], 1, "error: gone/run.svg: No such file"),
         (["last", "--journal", "gone.sqlite"], 2, "--journal: there is no file gone.sqlite"),
         (["last", "--journal", "cards/boss.md"], 1, "cannot be read: file is not a database"),
         (["last", "--step"], 2, "--step stops for someone at a terminal, and there is none"),

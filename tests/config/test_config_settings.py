@@ -1,11 +1,14 @@
 """`orchestrator.toml`, and how all files come together (C2, C3)."""
 
+import os
+import stat
 import sys
 from pathlib import Path
 
 import pytest
 
 from orchestrator.config import Settings, bundled_folder, bundled_servers, home, load_settings
+from orchestrator.config.folders import make_private
 from orchestrator.errors import ConfigurationError
 
 
@@ -207,3 +210,13 @@ def test_bundled_folders_of_a_checkout() -> None:
     assert bundled_folder("agents") == root / "agents"
     assert bundled_folder("mcp_servers") == root / "mcp_servers"
     assert all(server.bundled for server in bundled_servers().values())
+
+
+def test_every_folder_that_is_made_for_state_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make_private(tmp_path / "state" / "orchestrator" / "servers")
+    finally:
+        os.umask(before)
+    made = [path for path in tmp_path.rglob("*") if path.is_dir()]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o700] * 3

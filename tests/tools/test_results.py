@@ -67,6 +67,14 @@ def test_a_list_is_written_one_item_a_line_whichever_way_it_comes() -> None:
     assert read({"type": "text", "text": "hello"}, structuredContent={"result": "hello"}) == "hello"
 
 
+@pytest.mark.requirement("C8")
+def test_a_list_of_very_many_items_is_json_as_well() -> None:
+    """It has more characters than one text may have to be compared, but each of its texts has few."""
+    items = [{"id": number, "name": "x" * 1000} for number in range(results.COMPARED // 1000 + 1)]
+    texts = [{"type": "text", "text": json.dumps(item, indent=2)} for item in items]
+    assert json.loads(read(*texts, structuredContent={"result": items})) == items
+
+
 @pytest.mark.parametrize(
     ("sent", "shown"),
     [

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from orchestrator.config.folders import make_private
 from orchestrator.errors import Fenced, JournalError, RunBusy
 from orchestrator.events import JournalEvent, RunStarted, dump, load
 from orchestrator.runtime.journal.base import (
@@ -369,7 +370,7 @@ def _format(db: sqlite3.Connection) -> int:
 
 
 def _create(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     db = _open(path)
     if _format(db) < FORMAT:
