@@ -26,6 +26,7 @@ from orchestrator.runtime.runner import Launch, Runner
 from orchestrator.runtime.sittings import RunOptions, Seat, Sittings
 from orchestrator.runtime.team import Team
 from orchestrator.tasks import background
+from orchestrator.tools.arguments import ArgumentSchema
 from orchestrator.tools.policy import Policy
 from orchestrator.tools.servers import Server, Terms
 from orchestrator.tools.toolset import AGENTS, BUILTIN, Toolset
@@ -95,6 +96,13 @@ class Parts:
                 f"of orchestrator.toml."
             )
 
+    def _usable_output(self, card: AgentCard) -> None:
+        try:
+            ArgumentSchema(card.output or {})
+        except ValueError as error:
+            told = str(error).replace("arguments are", "an answer is")
+            raise ConfigurationError(card.problem(f"output: {told}", "output")) from error
+
     def _priced(self, card: AgentCard) -> None:
         """A limit on cost means nothing where a price is unknown, so such a run does not start."""
         unknown = {each.name for each in map(self._models.of, self.team.cards.reachable(card.name)) if not each.prices}
@@ -119,6 +127,7 @@ class Parts:
         for card in cards:
             self._models.of(card)
             self._known_role(card.role)
+            self._usable_output(card)
             if card.limits.cost is not None:
                 self._priced(card)
         names = self.team.servers_below(cards[0])

@@ -294,6 +294,14 @@ class HookApplied(Event):
     arguments: dict[str, Any] | None = None
 
 
+class OutputChecked(Event):
+    """A final answer against its card's `output` schema. `text` is the answer as JSON, or what the model is told."""
+
+    type: Literal["output.checked"] = "output.checked"
+    valid: bool
+    text: str
+
+
 class LimitReached(Event):
     type: Literal["limit.reached"] = "limit.reached"
     limit: StopReason
@@ -342,6 +350,7 @@ JournalEvent = (
     | InputAsked
     | ApprovalDecided
     | HookApplied
+    | OutputChecked
     | LimitReached
     | RunParked
     | RunFinished

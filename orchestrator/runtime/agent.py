@@ -7,6 +7,7 @@ from orchestrator.cards import AgentCard
 from orchestrator.models.base import Model, ToolSpec
 from orchestrator.models.pace import Choice
 from orchestrator.runtime.offered import Offered
+from orchestrator.tools.arguments import ArgumentSchema
 from orchestrator.tools.toolset import Offer, Toolset
 
 MAX_OUTPUT_TOKENS = 4096
@@ -24,6 +25,7 @@ class Agent:
     toolset: Toolset
     offered: Offered
     system: str
+    output: ArgumentSchema | None = None
     roles: tuple[str, ...] = ()
     max_output_tokens: int = MAX_OUTPUT_TOKENS
 

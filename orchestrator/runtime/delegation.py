@@ -37,12 +37,16 @@ DEFAULT_INPUT: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What an agent's run came to: text for its caller, and what it used. `parked`: nothing yet, it waits."""
+    """What an agent's run came to: text for its caller, and what it used. `parked`: nothing yet, it waits.
+
+    `content` is the answer of an agent whose card has an `output` schema.
+    """
 
     text: str
     is_error: bool
     spent: wire.Spent
     parked: bool = False
+    content: dict[str, Any] | None = None
 
 
 RunAgent = Callable[[AgentCard, str, Caller], Awaitable[Answer]]
@@ -56,6 +60,7 @@ def agent_tool(card: AgentCard) -> Tool:
         title=card.title,
         description=card.description,
         input_schema=dict(card.input) if card.input is not None else DEFAULT_INPUT,
+        output_schema=dict(card.output) if card.output is not None else None,
     )
 
 
@@ -84,6 +89,7 @@ def agent_server(cards: Sequence[AgentCard], run: RunAgent) -> Server[Any]:
             return InputRequiredResult(request_state=answer.spent.run)
         return CallToolResult(
             content=[TextContent(type="text", text=answer.text)],
+            structured_content=answer.content,
             is_error=answer.is_error,
             _meta={wire.SPENT: answer.spent.model_dump(mode="json")},
         )

@@ -4,6 +4,7 @@ Nothing is remembered here but the state; the prompt's bytes and the journal's u
 is durable before its effect begins. What came of an effect is written with the next intent, in one transaction.
 """
 
+import json
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack, aclosing
@@ -19,6 +20,7 @@ from orchestrator.events import (
     ModelFailed,
     ModelIntent,
     ModelResult,
+    OutputChecked,
     RunFailed,
     RunFinished,
     RunParked,
@@ -42,6 +44,8 @@ from orchestrator.runtime.result import totals
 from orchestrator.runtime.runstate import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait
 from orchestrator.runtime.state import decide
 from orchestrator.runtime.tree import Tree
+from orchestrator.runtime.words import output_wrong
+from orchestrator.tools.arguments import InvalidArguments
 from orchestrator.tracing.port import ChatFacts, ChatOutcome, Scope
 
 ATTEMPTS = 3
@@ -107,12 +111,30 @@ class Loop:
 
     async def _finish(self, step: Finish) -> None:
         """Ends the run, unless a hook sends the answer back or puts another in its place."""
-        if step.status == "finished" and await self._hooked("finishing", step.answer):
+        if step.status == "finished" and not self._conforms(step.answer):
+            return
+        if step.status == "finished" and await self._hooked("finishing", self.state.answer or step.answer):
             return
         answer = self.state.answer if step.status == "finished" and self.state.answer else step.answer
         self._recorder.note(
             self._recorder.make(RunFinished, status=step.status, stop_reason=step.stop_reason, answer=answer)
         )
+
+    def _conforms(self, answer: str) -> bool:
+        """Whether the answer is what the card's `output` asks for; it is sent back once, then the run is stopped."""
+        if self._agent.output is None or self.state.checked:
+            return True
+        try:
+            found = self._agent.output.prepare(answer)
+        except InvalidArguments as error:
+            if self.state.sent_back:
+                self._limit("unparseable_output", f"not what `output` asks for: {error.problem}", closing=False)
+            else:
+                self._recorder.note(self._recorder.make(OutputChecked, valid=False, text=output_wrong(error)))
+            return False
+        text = json.dumps(found, ensure_ascii=False)
+        self._recorder.note(self._recorder.make(OutputChecked, valid=True, text=text))
+        return True
 
     async def _hooked(self, kind: Literal["thinking", "finishing"], answer: str = "") -> bool:
         """Shows a transition to the hooks; True when one of them turned the run another way."""

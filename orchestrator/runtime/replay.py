@@ -15,6 +15,7 @@ from orchestrator.events import (
     ModelFailed,
     ModelIntent,
     ModelResult,
+    OutputChecked,
     Question,
     RunForked,
     RunParked,
@@ -229,6 +230,8 @@ def _told(event: JournalEvent) -> str:
             return f"limit reached: {event.limit} ({event.detail})"
         case HookApplied():
             return f"hook {event.hook} at {event.moment}: {event.decision} {event.text}".rstrip()
+        case OutputChecked(valid=False):
+            return f"the answer is sent back: {event.text}"
         case RunParked():
             return "parked: " + ("waits for approval" if event.reason == "approval" else "interrupted")
         case RunResumed():

@@ -1,5 +1,6 @@
 """Runs agents: the top one for a person, the others for their callers. All of them are the same loop."""
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -80,11 +81,14 @@ class Runner:
         if status == "parked":
             return Answer(text="", is_error=False, spent=spent, parked=True)
         if status == "finished":
-            return Answer(text=text, is_error=False, spent=spent)
+            if card.output is None:
+                return Answer(text=text, is_error=False, spent=spent)
+            content = json.loads(text) if state.checked else None  # a hook may have put another answer in its place
+            return Answer(text=text, is_error=content is None, spent=spent, content=content)
         if status == "stopped":
-            return Answer(
-                text=f"[{card.name} was stopped: {reason}; partial result]\n{text}", is_error=False, spent=spent
-            )
+            told = f"[{card.name} was stopped: {reason}; partial result]\n{text}"
+            # A tool with an output schema has no result without what that promises, so this one is an error.
+            return Answer(text=told, is_error=card.output is not None, spent=spent)
         told = "\n".join([f"agent {card.name} {status}: {text}", audited(state), *found(state)])
         return Answer(text=told, is_error=True, spent=spent)
 
@@ -139,6 +143,7 @@ class Runner:
             toolset=self._team.toolset,
             offered=Offered(self._team, card, kit, specs),
             system=system,
+            output=kit.output,
             roles=(*roles, card.role) if card.role and card.role not in roles else roles,
         )
 

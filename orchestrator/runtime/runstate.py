@@ -70,7 +70,8 @@ class Reservation:
 class RunState(NamedTuple):
     """Everything that is known of a run. `messages` is the whole transcript after the system prompt.
 
-    `tools` is the body of the tool list in force, by hash.
+    `tools` is the body of the tool list in force, by hash. `checked`: the answer is what the card's `output` asks for;
+    `sent_back`: an earlier one was not.
 
     A named tuple and not a dataclass, because the fold makes a new one for every event: `_replace` takes a tenth of
     the time that `dataclasses.replace` does.
@@ -96,6 +97,8 @@ class RunState(NamedTuple):
     failure: ModelFailed | None = None
     answer: str | None = None
     decided: tuple[tuple[str, str], ...] = ()
+    checked: bool = False
+    sent_back: bool = False
     stop: LimitReached | None = None
     closed: bool = False
     parked: RunParked | None = None

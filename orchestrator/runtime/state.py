@@ -22,6 +22,7 @@ from orchestrator.events import (
     ModelFailed,
     ModelIntent,
     ModelResult,
+    OutputChecked,
     RunCancelled,
     RunFailed,
     RunFinished,
@@ -157,6 +158,11 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
             return _apply_approval(state, event)
         case HookApplied():
             return _apply_hook(state, event)
+        case OutputChecked(valid=True):
+            return state._replace(answer=event.text, checked=True)
+        case OutputChecked():
+            messages = (*state.messages, UserMessage(text=event.text))
+            return state._replace(messages=messages, answer=None, sent_back=True)
         case LimitReached():
             return state._replace(stop=event, failure=None, failures=0, attempts=0)
         case RunParked():
@@ -222,6 +228,7 @@ def _replied(state: RunState, event: ModelResult) -> RunState:
         attempts=0,
         failures=0,
         failure=None,
+        checked=False,
         own=state.own + event.usage,
         own_cost=state.own_cost + event.cost,
         finish=event.finish,
@@ -335,7 +342,7 @@ def _apply_hook(state: RunState, event: HookApplied) -> RunState:
     if event.decision == "redirect":
         return state._replace(messages=(*state.messages, UserMessage(text=event.text)), answer=None)
     if event.moment == "finishing":
-        return state._replace(answer=event.text)
+        return state._replace(answer=event.text, checked=False)
     return state
 
 

@@ -10,6 +10,8 @@ from orchestrator.cards import Offer as CardOffer
 from orchestrator.cards.reach import may_use
 from orchestrator.config import ServerSettings
 from orchestrator.models.base import FIND_TOOLS, ToolSpec
+from orchestrator.runtime.words import output_wanted
+from orchestrator.tools.arguments import ArgumentSchema
 from orchestrator.tools.catalogue import Catalogue
 from orchestrator.tools.toolset import AGENTS, BUILTIN, Offer, Toolset
 
@@ -18,7 +20,8 @@ from orchestrator.tools.toolset import AGENTS, BUILTIN, Offer, Toolset
 class Kit:
     """What an agent has: what it may call, what of that its model is shown at first, and its system prompt.
 
-    `catalogue` holds the tools of servers, which are shown in groups when there are many. Bodies are by digest.
+    `output` is what its final answer must be. `catalogue` holds the tools of servers, which are shown in groups when
+    there are many. Bodies are by digest.
     """
 
     agents: bool
@@ -26,6 +29,7 @@ class Kit:
     specs: Sequence[ToolSpec]
     catalogue: Catalogue
     system: str
+    output: ArgumentSchema | None
     tools_digest: str
     system_digest: str
     bodies: Mapping[str, bytes]
@@ -79,6 +83,8 @@ class Team:
         catalogue = Catalogue(theirs)
         specs = tuple(_outlined(offer.spec, catalogue) for offer in (always if many else [*always, *theirs]))
         system = card.instructions.strip() or f"You are {card.title}. {card.description}"
+        if card.output is not None:
+            system = f"{system}\n\n{output_wanted(card.output)}"
         tools = tools_body(specs)
         return Kit(
             agents=agents,
@@ -86,6 +92,7 @@ class Team:
             specs=specs,
             catalogue=catalogue,
             system=system,
+            output=None if card.output is None else ArgumentSchema(card.output),
             tools_digest=digest(tools),
             system_digest=digest(system.encode()),
             bodies={digest(body): body for body in (tools, system.encode())},

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.runtime.runstate import CallState
+from orchestrator.tools.arguments import InvalidArguments
+from orchestrator.tools.shown import shown
+from orchestrator.tools.validation import bounded
 
 IN_DOUBT = (
     "this call was under way when the process that ran it was stopped. It may or may not have taken effect, and it was "
@@ -12,6 +15,28 @@ IN_DOUBT = (
 )
 
 CUT_OFF = "your reply reached its output limit in the middle of this call. Make the call again with less in it."
+
+
+OUTPUT = """Your final answer must be one JSON object and nothing else: no words before or after it, no code fence. It \
+must be valid against this JSON Schema:
+{schema}"""
+LONGEST_SCHEMA = 6_000
+
+
+def output_wanted(schema: Mapping[str, Any]) -> str:
+    """What an agent with an `output` schema is told of it, in its system prompt."""
+    copy = json.dumps(shown(schema), ensure_ascii=False, separators=(",", ":"))
+    return OUTPUT.format(schema=bounded(copy, LONGEST_SCHEMA))
+
+
+def output_wrong(error: InvalidArguments) -> str:
+    """What a model is told of a final answer that is not what its card asks for."""
+    example = json.dumps(error.example, ensure_ascii=False)
+    return (
+        f"Your final answer is not the JSON object that is asked for: {error.problem}\nExpected: {error.expected}\n"
+        f"A correct example of the form: {bounded(example, LONGEST_SCHEMA)}\n"
+        "Write the whole answer again, as that object alone."
+    )
 
 
 def remarks(call: CallState | None, sent: Mapping[str, Any] | None) -> str:

@@ -40,7 +40,7 @@ REQUIREMENTS = (
     Requirement("B7", "models", "Token estimates are right within 15 % in every script.", pending=True),
     Requirement("B8", "models", "Prompts keep a stable prefix, so that providers' caches are hit."),
     Requirement("B9", "models", "An unknown price is said to be unknown, never taken for nothing."),
-    Requirement("B10", "models", "A card's output schema is asked for, checked, and repaired once.", pending=True),
+    Requirement("B10", "models", "A card's output schema is asked for, checked, and repaired once."),
     Requirement("B11", "models", "A provider's rate limits are kept over all runs, by waiting in turn."),
     Requirement("C1", "tools", "A typed Python function becomes a tool by one decorator."),
     Requirement("C2", "tools", "Servers that users have already configured work unchanged.", pending=True),
