@@ -43,7 +43,7 @@ REQUIREMENTS = (
     Requirement("B10", "models", "A card's output schema is asked for, checked, and repaired once."),
     Requirement("B11", "models", "A provider's rate limits are kept over all runs, by waiting in turn."),
     Requirement("C1", "tools", "A typed Python function becomes a tool by one decorator."),
-    Requirement("C2", "tools", "Servers that users have already configured work unchanged.", pending=True),
+    Requirement("C2", "tools", "Servers that users have already configured work unchanged."),
     Requirement("C3", "tools", "Names that clash or do not exist are told at the start."),
     Requirement("C4", "tools", "Arguments are repaired, coerced and validated before they are sent."),
     Requirement("C5", "tools", "Hundreds of tools are found in groups rather than listed."),
