@@ -31,7 +31,7 @@ _PAIR = (
     r"""(?:(?<=[^\\]")(?:[^"\\\n]|\\.)*|(?<=[^\\]')(?:[^'\\\n]|\\.)*|(?<=\\["'])[^"'\\\n]*)"""
     r"""|(?:(?:Bearer|Basic|Digest|Token|ApiKey)[ ]+)?[^\s"'\\,;&<>(){}]+))"""
 )
-_NO_SECRET = r"(?i:\$|(?:true|false|null|none|nil|undefined|str|string|bytes|int|bool|required|optional)\b)"
+_NO_SECRET = r"(?i:\$|…|\.\.\.|(?:true|false|null|none|nil|undefined|str|string|bytes|int|bool|required|optional)\b)"
 _REST_OF_COOKIE = r"[^\n\r\"'\\]*"
 
 

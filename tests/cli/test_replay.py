@@ -112,6 +112,7 @@ def test_a_file_from_elsewhere_is_read_without_its_wal_and_left_as_it_is(folder:
         (["last", "--svg", "gone/run.svg"], 1, "error: gone/run.svg: No such file"),
         (["last", "--journal", "gone.sqlite"], 2, "--journal: there is no file gone.sqlite"),
         (["last", "--journal", "cards/boss.md"], 1, "cannot be read: file is not a database"),
+        (["last", "--journal", "other.sqlite"], 1, "other.sqlite is no journal of orchestrator"),
         (["last", "--step"], 2, "--step stops for someone at a terminal, and there is none"),
         (["last", "--from", "7"], 2, "has no step 7 (it has 1 to 2)"),
         (["last", "--otlp"], 2, "--otlp: no collector is named; give its address, or OTEL_EXPORTER_OTLP_ENDPOINT"),
@@ -119,6 +120,8 @@ def test_a_file_from_elsewhere_is_read_without_its_wal_and_left_as_it_is(folder:
     ],
 )
 def test_what_is_wrong_is_said(folder: Path, flags: Sequence[str], code: int, message: str) -> None:
+    with contextlib.closing(sqlite3.connect(folder / "other.sqlite")) as db:
+        db.execute("CREATE TABLE IF NOT EXISTS notes (text TEXT)")
     ended = orchestrator("replay", *flags, folder=folder)
     assert (ended.code, ended.out) == (code, "")
     assert message in ended.err

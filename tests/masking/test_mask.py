@@ -68,6 +68,7 @@ STAYS = [
     "git@github.com:owner/repo.git, @decorator, a @ b, price@3.50",
     "The secret is out; the password is long. Bearer of responsibilities.",
     "password: ${DB_PASSWORD} token: str, secret: None",
+    "export OPENAI_API_KEY=… and TOKEN=... in the shell",
     '{"nan": NaN, "deep": [[[[1]]]]}',
     "",
 ]

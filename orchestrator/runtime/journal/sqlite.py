@@ -256,7 +256,11 @@ class SqliteJournal:
                 if not self.path.exists():
                     return None
                 with closing(_open(self.path, read_only=self._read_only)) as db:
-                    return question(db) if _format(db) > 0 else None
+                    if _format(db) > 0:
+                        return question(db)
+                    if self._read_only:
+                        raise JournalError(f"{self.path} is no journal of orchestrator")
+                    return None
             except (OSError, sqlite3.Error) as error:
                 raise JournalError(f"the journal {self.path} cannot be read: {error}") from error
 
