@@ -97,8 +97,10 @@ class Parts:
             )
 
     def _usable_output(self, card: AgentCard) -> None:
+        if card.output is None:
+            return
         try:
-            ArgumentSchema(card.output or {})
+            ArgumentSchema(card.output)
         except ValueError as error:
             told = str(error).replace("arguments are", "an answer is")
             raise ConfigurationError(card.problem(f"output: {told}", "output")) from error
