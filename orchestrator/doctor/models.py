@@ -1,5 +1,6 @@
 """The models that agents use: are they configured, have they a key, does their server answer. No token is spent."""
 
+import re
 from collections.abc import Sequence
 
 import anyio
@@ -80,7 +81,7 @@ async def _look(
         problem = str(error)
     else:
         seen = seen.model_copy(update={"reachable": True})
-        if not names or any(name == model.name or name.partition(":")[0] == model.name for name in names):
+        if not names or any(_means(model.name, name) for name in names):
             return seen, []
         problem = f"its server does not list `{model.name}`"
         fix = (
@@ -92,3 +93,12 @@ async def _look(
     fix = "start its server or mend `base_url`; with a wrong key, set the right one"
     seen = seen.model_copy(update={"reachable": False, "problem": problem})
     return seen, [Finding(level="error", about=about, message=problem, fix=fix)]
+
+
+def _means(name: str, listed: str) -> bool:
+    """Whether a name means the listed model: itself, Ollama's `name:latest`, or a dated snapshot (`name-20250929`)."""
+    return (
+        listed == name
+        or listed.partition(":")[0] == name
+        or re.fullmatch(rf"{re.escape(name)}-20[\d-]+", listed) is not None
+    )

@@ -298,3 +298,22 @@ def test_in_a_pipe_no_line_is_broken_and_nothing_is_coloured(folder: Path) -> No
     assert f"\n    {folder / '.mcp.json'}:1\n" in ended.out
     assert "\x1b" not in ended.out
     assert ended.out.splitlines()[-1].startswith("1 error, ")
+
+
+@pytest.mark.parametrize(("name", "listed"), [("other", True), ("dated", True), ("oth", False)])
+def test_anthropics_server_is_asked_too_and_a_dated_name_is_the_same_model(
+    tmp_path: Path, name: str, listed: bool
+) -> None:
+    with model_server(lambda body: {"text": "no token is spent"}) as server:
+        spec = f"anthropic:{name}"
+        ended = orchestrator("doctor", "--json", "--model", spec, folder=tmp_path, env=server.env)
+    assert not server.seen
+    (model,) = ended.json["models"]
+    assert (model["spec"], model["key"], model["key_set"], model["reachable"]) == (
+        spec,
+        "ANTHROPIC_API_KEY",
+        True,
+        True,
+    )
+    said = [found["message"] for found in ended.json["findings"] if found["about"] == f"model {spec}"]
+    assert said == ([] if listed else [f"its server does not list `{name}`"])

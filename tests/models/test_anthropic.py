@@ -302,6 +302,36 @@ def test_what_it_refuses_is_left_out_at_once_and_for_good(refusal: str, name: st
     on_stage(Play(HELLO, refuses=judge), test=test)
 
 
+def test_thoughts_between_calls_stay_between_them() -> None:
+    thoughts = [{"type": "thinking", "thinking": text, "signature": "s"} for text in ("one", "two")]
+    use = {"type": "tool_use", "name": "demo__echo", "input": {}}
+    content = [thoughts[0], {**use, "id": "toolu_1"}, thoughts[1], {**use, "id": "toolu_2"}]
+
+    async def test(stage: Stage, model: AnthropicModel) -> None:
+        message = (await ask(model))[1].message
+        answers = [ToolMessage(call=call, text="1") for call in message.calls]
+        await ask(model, request(model, [UserMessage(text="Go."), message, *answers], [ECHO]))
+        assert stage.seen[1][2]["messages"][1]["content"] == content
+
+    on_stage(Play(json.dumps({**WHOLE, "content": content}).encode()), test=test)
+
+
+def test_counts_are_totals_and_a_later_zero_takes_none_back() -> None:
+    events: list[Any] = [
+        {"type": "message_start", "message": {"usage": {"input_tokens": 400, "output_tokens": 1}}},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {"input_tokens": 0, "output_tokens": 9},
+        },
+    ]
+
+    async def test(stage: Stage, model: AnthropicModel) -> None:
+        assert (await ask(model))[1].usage == Usage(input_tokens=400, output_tokens=9)
+
+    on_stage(Play([b"data: " + json.dumps(event).encode() + b"\n\n" for event in events]), test=test)
+
+
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"type": "message"}'])
 def test_a_page_that_is_no_message(body: bytes) -> None:
     async def test(stage: Stage, model: AnthropicModel) -> None:

@@ -86,10 +86,10 @@ def model_server(answer: Callable[[dict[str, Any]], Reply]) -> Iterator[ModelSer
 
         def do_GET(self) -> None:
             """The list of models, which costs nothing; only for who has the key."""
-            right = self.headers.get("authorization") == "Bearer sk-loopback"
-            listed = {"data": [{"id": "loop"}, {"id": "other"}]}
+            right = "sk-loopback" in (self.headers.get("x-api-key"), self.headers.get("authorization", "")[7:])
+            listed = {"data": [{"id": "loop"}, {"id": "other"}, {"id": "dated-20250929"}]}
             content = json.dumps(listed if right else {"error": {"message": "wrong key"}}).encode()
-            self.send_response((200 if self.path == "/v1/models" else 404) if right else 401)
+            self.send_response((200 if self.path.partition("?")[0] == "/v1/models" else 404) if right else 401)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
