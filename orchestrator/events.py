@@ -107,6 +107,10 @@ class ModelIntent(Event):
 
 
 class ModelResult(Event):
+    """`problem` is what the model is told of a reply that is neither a call nor an answer. `final`: it is done, and the
+    answer is asked for next.
+    """
+
     type: Literal["model.result"] = "model.result"
     message: AssistantMessage
     finish: FinishReason
@@ -114,6 +118,8 @@ class ModelResult(Event):
     cost: Cost
     model: str = ""
     estimated: bool = False
+    problem: str = ""
+    final: bool = False
 
 
 class ModelFailed(Event):
@@ -160,8 +166,9 @@ class ToolResult(Event):
     """The one answer to a call. `usage` and `cost` are a child run's, over its whole tree; `child` is its run id.
 
     `error` is None when it worked, else a short kind: `tool_error`, `timeout`, `unavailable`, `invalid_arguments`,
-    `unknown_tool`, `input_required` (the server asks for what nobody can give), `denied`, or a protocol error's code. A
-    `denied` call is no failure: it was never sent, or a person declined what its server asked for.
+    `unknown_tool`, `input_required` (the server asks for what nobody can give), `denied`, `withheld`, or a protocol
+    error's code. A `denied` call is no failure: it was never sent, or a person declined what its server asked for. A
+    `withheld` one is a weak model's that came from nowhere: it was not sent, and leaves the transcript.
     `chosen` are tools that join the model's list because of it.
     """
 

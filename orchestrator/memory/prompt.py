@@ -20,6 +20,12 @@ CLOSING = (
 )
 
 
+ANSWER = (
+    "Answer the question from the facts, if there are any. State every fact that was asked for, with its number or "
+    "name. Never invent a fact; say so where one is missing."
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A request but for its output limit. `input_tokens` is an estimate that is never below the last reported input."""
@@ -94,6 +100,23 @@ class Prompt:
             encoded_tools=self._codec.closed(self._encoded_tools),
             digest=sha256(self._digest.digest() + encoded).hexdigest(),
             input_tokens=reported + fresh + estimate(encoded),
+        )
+
+    @property
+    def weak(self) -> bool:
+        return self._codec.weak
+
+    def apart(self, text: str) -> Draft:
+        """A request of its own for an answer to `text`, without the transcript."""
+        messages = (SystemMessage(text=f"{self._system.text}\n\n{ANSWER}"), UserMessage(text=text))
+        encoded = tuple(map(self._codec.message, messages))
+        return Draft(
+            messages=messages,
+            tools=(),
+            encoded=encoded,
+            encoded_tools=b"",
+            digest=sha256(b"".join(encoded)).hexdigest(),
+            input_tokens=sum(map(estimate, encoded)) + REQUEST_OVERHEAD,
         )
 
     def _append(self, message: Message, images: Mapping[str, bytes]) -> None:

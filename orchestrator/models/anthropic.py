@@ -6,7 +6,7 @@ alternate, results first, and marks how far the prompt is to be cached. Written 
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 from weakref import WeakKeyDictionary
@@ -16,6 +16,7 @@ from orchestrator.models.base import ToolSpec
 from orchestrator.models.flavours import anthropic
 from orchestrator.models.learned import Learned
 from orchestrator.models.lenient import as_list, as_object, dump, parse
+from orchestrator.models.speech import Plain, Speech
 from orchestrator.models.wire import NO_TEXT, own_extra, wire_arguments, wire_id, wire_name
 
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
@@ -75,7 +76,13 @@ class AnthropicCodec:
         """The same list, so that the cache holds and calls of the history have their tools; none may be called."""
         return tools + b',"tool_choice":{"type":"none"}' if tools else b""
 
-    def body(self, messages: Sequence[bytes], tools: bytes, max_output_tokens: int) -> bytes:
+    most_tools: int | None = None
+    weak = False
+
+    def body(
+        self, messages: Sequence[bytes], tools: bytes, max_output_tokens: int, shut: Collection[str] = ()
+    ) -> bytes:
+        """`shut` is nothing to this wire: another list of tools would cost the cache of the whole prompt."""
         marked = CACHE not in self._refused
         system = [message[1:] for message in messages if message[:1] == _SYSTEM and len(message) > 1]
         if marked and system:
@@ -90,6 +97,10 @@ class AnthropicCodec:
         settings = {name: value for name, value in self._settings.items() if name not in self._refused}
         parts += [dump(settings)[1:-1], b',"max_tokens":%d}' % max_output_tokens]
         return b"".join(parts)
+
+    def speech(self) -> Speech:
+        """How a reply's text is read."""
+        return Plain()
 
     def sent(self, body: bytes) -> list[str]:
         """What of a body a server may refuse and do without."""

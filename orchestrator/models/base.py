@@ -4,9 +4,9 @@ Above it, the loop knows messages and tools; below it, a vendor's wire format an
 into bytes once each; a `Model` sends those bytes and yields what comes back. The loop never names a vendor.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from orchestrator.messages import AssistantMessage, FinishReason, Message, Prices, Usage
 
@@ -31,6 +31,7 @@ class ModelRequest:
     """One request, complete. `body` is what goes over the wire; the rest is for models that are not servers.
 
     `attempt` counts from 1 within a turn. `body` depends on the run's state and on what the endpoint refused before.
+    `shut` are tools that lead nowhere now.
     """
 
     agent: str
@@ -40,6 +41,7 @@ class ModelRequest:
     max_output_tokens: int
     body: bytes
     attempt: int = 1
+    shut: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +65,23 @@ class ModelReply:
     """The whole reply; always the last part of a stream.
 
     The calls of `message` have ids by position (`1`, `2`, ...); the loop gives them their names in the run.
-    `usage` is None when the server reported none.
+    `usage` is None when the server reported none. `final` says that the model is done, whether it wrote an answer or
+    left that for a request of its own.
     """
 
     message: AssistantMessage
     finish: FinishReason
     usage: Usage | None
+    final: bool = False
     model: str = ""
     response_id: str = ""
 
 
 ModelPart = TextDelta | CallReady | ModelReply
+
+
+Mode = Literal["tools", "json", "react"]
+"""How a model acts: by the wire's tool calls, by JSON that a schema fixes, by text."""
 
 
 class Codec(Protocol):
@@ -91,8 +99,23 @@ class Codec(Protocol):
         """What stands in place of an encoded tool list where no tool may be called; empty to leave the list out."""
         ...
 
-    def body(self, messages: Sequence[bytes], tools: bytes, max_output_tokens: int) -> bytes:
-        """The request's body from parts that are encoded already."""
+    def body(
+        self, messages: Sequence[bytes], tools: bytes, max_output_tokens: int, shut: Collection[str] = ()
+    ) -> bytes:
+        """The request's body from parts that are encoded already.
+
+        `shut` are tools that lead nowhere now, for a wire that can leave them out without losing its cache.
+        """
+        ...
+
+    @property
+    def most_tools(self) -> int | None:
+        """More tools than this are shown in groups; None leaves that to the configuration."""
+        ...
+
+    @property
+    def weak(self) -> bool:
+        """Whether the model is an unreliable caller, whose calls must come from what it was told."""
         ...
 
 
@@ -163,9 +186,9 @@ class Listing(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """What a configuration says about a model. `mode` and rate limits come with the models that need them.
+    """What a configuration says about a model. Rate limits come with the models that need them.
 
-    `prices` says them as they are when it is called; None where they are not known.
+    `mode` is how it acts at first; its server may turn out not to know that. `prices` says them as they are when it is called; None where they are not known.
     `parameters` are sent with every request, as they are.
     """
 
@@ -176,3 +199,5 @@ class ModelOptions:
     vision: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    mode: Mode = "tools"
+    weak: bool = False

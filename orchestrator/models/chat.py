@@ -6,7 +6,7 @@ not know) is remembered here, so that later bodies are right from the start.
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, Final, assert_never
 from weakref import WeakKeyDictionary
 
@@ -15,6 +15,7 @@ from orchestrator.models.base import ToolSpec
 from orchestrator.models.flavours import Flavour, plain
 from orchestrator.models.learned import NULL_CONTENT, TEXT_ARGUMENTS, Learned
 from orchestrator.models.lenient import as_list, as_object, dump, parse
+from orchestrator.models.speech import Plain, Speech
 from orchestrator.models.wire import ANY_ID, NO_TEXT, own_extra, wire_arguments, wire_id, wire_name
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -79,7 +80,13 @@ class ChatCodec:
     def tools(self, tools: Sequence[ToolSpec]) -> bytes:
         return b"[" + b",".join(map(self._tool, tools)) + b"]" if tools else b""
 
-    def body(self, messages: Sequence[bytes], tools: bytes, max_output_tokens: int) -> bytes:
+    most_tools: int | None = None
+    weak = False
+
+    def body(
+        self, messages: Sequence[bytes], tools: bytes, max_output_tokens: int, shut: Collection[str] = ()
+    ) -> bytes:
+        """`shut` is nothing to this wire: another list of tools would cost the cache of the whole prompt."""
         if self._tail[0] != len(self._refused):  # another run of this process has learned something
             self._tail = len(self._refused), self._make_tail()
         shaped = map(self._shaped, messages) if self._refused & _SHAPES else messages
@@ -91,6 +98,10 @@ class ChatCodec:
         """Without the list: several servers ignore a `tool_choice` of none."""
         del tools
         return b""
+
+    def speech(self) -> Speech:
+        """How a reply's text is read."""
+        return Plain()
 
     def sent(self, body: bytes) -> list[str]:
         """What of a body a server may refuse and do without."""

@@ -32,8 +32,11 @@ _SHAPES = (
 )
 _NO_TOOLS = re.compile(
     r"(?:does not|doesn't|do not) support (?:tool|function)|tools? (?:use |calling )?(?:is|are) not supported"
-    r"|no endpoints found that support tool|enable-auto-tool-choice",
+    r"|no endpoints found that support tool|enable-auto-tool-choice|requires --jinja",
     re.IGNORECASE,
+)
+_NO_SCHEMAS = re.compile(
+    r"response_format|json[_ ]?schema|guided[_ ]?(?:json|decoding)|grammar|structured outputs?", re.IGNORECASE
 )
 _KINDS: dict[int, ModelErrorKind] = {
     401: "authentication",
@@ -114,6 +117,11 @@ def refused_parameter(error: Mapping[str, Any], raw: bytes, sent: Iterable[str])
 def takes_no_tools(message: str) -> bool:
     """Whether a refusal says that this model cannot be given tools."""
     return _NO_TOOLS.search(message) is not None
+
+
+def takes_no_schemas(message: str) -> bool:
+    """Whether the refusal of a request with a `response_format` is about that."""
+    return _NO_SCHEMAS.search(message) is not None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -21,13 +21,15 @@ from orchestrator.errors import ConfigurationError, ModelError
 from orchestrator.messages import Prices, Usage
 from orchestrator.models.anthropic import ANTHROPIC_URL, AnthropicCodec
 from orchestrator.models.anthropic_reply import AnthropicReply
-from orchestrator.models.base import Codec, ModelOptions, ModelPart, ModelRequest, TextDelta
-from orchestrator.models.chat import OPENAI_URL, ChatCodec
-from orchestrator.models.failures import error_object, kind_of, refused_parameter, retry_after, takes_no_tools
+from orchestrator.models.acting import ActingCodec
+from orchestrator.models.base import Codec, ModelOptions, ModelPart, ModelRequest
+from orchestrator.models.chat import OPENAI_URL
+from orchestrator.models.failures import error_object, kind_of, refused_parameter, retry_after, takes_no_schemas, takes_no_tools
 from orchestrator.models.flavours import flavour_of
-from orchestrator.models.learned import CUTS, NO_TOOLS, NO_USAGE, learned_at
+from orchestrator.models.learned import CUTS, NO_SCHEMAS, NO_TOOLS, NO_USAGE, learned_at
 from orchestrator.models.lenient import as_list, as_object, parse
 from orchestrator.models.reply import Assembly, ChatReply, ReplyReader
+from orchestrator.models.speech import Speech
 from orchestrator.models.wire import MADE_BY
 
 # Seconds. `read` is between two chunks: reasoning models are silent for long. Limits of the whole are the caller's.
@@ -45,6 +47,8 @@ class WireCodec(Codec, Protocol):
     def sent(self, body: bytes) -> list[str]: ...
 
     def refuse(self, parameter: str, body: bytes) -> bytes: ...
+
+    def speech(self) -> Speech: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,22 +123,23 @@ class HttpModel:
         """
         reader = ReplyReader(self._api.reply())
         with self._lanes.one() as transport:
-            response = await self._open(transport, request.body)
+            response = await self._open(transport, request)
+            speech = self._codec.speech()
             try:
                 async with aclosing(_chunks(response, reader)) as chunks:
                     async for chunk in chunks:
-                        if text := reader.feed(chunk):
-                            yield TextDelta(text=text)
-                        for call in reader.ready():
-                            yield call
-                if text := reader.close():
-                    yield TextDelta(text=text)
-                reply = reader.reply()
+                        for part in (*speech.feed(reader.feed(chunk)), *reader.ready()):
+                            yield part
+                for part in speech.feed(reader.close()):
+                    yield part
+                reply = speech.close(reader.reply())
             except ModelError as error:
                 raise ModelError(error.kind, self._said(str(error))) from None
             finally:
                 await response.aclose()
         self._look_at(reply.usage, request.body)
+        if speech.ignored:
+            self._learned.facts.add(NO_SCHEMAS)
         if extra := reply.message.extra:
             extra = {MADE_BY: self._codec.origin, **extra}
             reply = replace(reply, message=replace(reply.message, extra=extra))
@@ -178,8 +183,9 @@ class HttpModel:
             raise self._refusal(response, error_object(raw))
         return [str(as_object(each).get("id", "")) for each in as_list(as_object(parse(raw)).get("data"))]
 
-    async def _open(self, transport: httpx2.AsyncHTTPTransport, body: bytes) -> httpx2.Response:
+    async def _open(self, transport: httpx2.AsyncHTTPTransport, request: ModelRequest) -> httpx2.Response:
         """Sends the request until no parameter of it is refused; returns a response that is good so far."""
+        body = request.body
         while True:
             try:
                 response = await transport.handle_async_request(self._request(body))
@@ -191,10 +197,28 @@ class HttpModel:
             error = error_object(raw)
             parameter = None
             if response.status_code in (400, 422) and kind_of(400, error["message"], error) == "bad_request":
+                if fact := self._unknown_way(raw, body):
+                    self._learned.facts.add(fact)
+                    if (other := self._again(request)) != body:  # a model that can act in another way does
+                        body = other
+                        continue
                 parameter = refused_parameter(error, raw, self._codec.sent(body))
             if parameter is None:
                 raise self._refusal(response, error)
             body = self._codec.refuse(parameter, body)
+
+    def _unknown_way(self, raw: bytes, body: bytes) -> str | None:
+        """What this refusal says that the model cannot act by: tools, or JSON after a schema."""
+        said, fields = raw.decode("utf-8", "replace"), as_object(parse(body))
+        if "tools" in fields and takes_no_tools(said):
+            return NO_TOOLS
+        return NO_SCHEMAS if "response_format" in fields and takes_no_schemas(said) else None
+
+    def _again(self, request: ModelRequest) -> bytes:
+        """The request's body by what is known of the endpoint now."""
+        codec = self._codec
+        messages = [codec.message(message) for message in request.messages]
+        return codec.body(messages, codec.tools(request.tools), request.max_output_tokens, request.shut)
 
     def _at(self, path: str) -> httpx2.URL:
         """An address of the API; a query of the base (Azure's `api-version`) stays."""
@@ -212,8 +236,6 @@ class HttpModel:
             said = f"it redirects to {response.headers.get('location', 'nowhere')!r}; set base_url to where the API is"
         if kind == "authentication":
             said = f"{said} (the key is read from {self._key_name})"
-        if kind == "bad_request" and takes_no_tools(said):
-            self._learned.facts.add(NO_TOOLS)
         if kind == "not_found":
             said = f"{said} (is the model's name right, and does base_url end where the API begins, often in /v1?)"
         message = self._said(f"HTTP {status}: {said}")
@@ -254,8 +276,10 @@ class OpenAIModel(HttpModel):
         self, name: str, *, options: ModelOptions, provider: str = "openai", key_name: str = "OPENAI_API_KEY"
     ) -> None:
         options = replace(options, base_url=options.base_url or OPENAI_URL)
-        codec = ChatCodec(
+        codec = ActingCodec(
             name,
+            mode=options.mode,
+            weak=options.weak,
             temperature=options.temperature,
             flavour=flavour_of(name, str(options.base_url)),
             origin=_origin(name, options),

@@ -8,6 +8,7 @@ NULL_CONTENT: Final = "content: null"
 TEXT_ARGUMENTS: Final = "arguments as text"
 NO_USAGE: Final = "reports no usage"
 NO_TOOLS: Final = "takes no tools"
+NO_SCHEMAS: Final = "keeps to no JSON Schema"
 CUTS: Final = "cuts long prompts off without saying so"
 
 

@@ -15,7 +15,7 @@ from orchestrator.config.names import did_you_mean, listed
 from orchestrator.errors import ConfigurationError, Problem
 from orchestrator.messages import Prices
 from orchestrator.models.anthropic import ANTHROPIC_URL
-from orchestrator.models.base import Codec, Model, ModelOptions
+from orchestrator.models.base import Codec, Mode, Model, ModelOptions
 from orchestrator.models.chat import OPENAI_URL, ChatCodec
 from orchestrator.models.flavours import flavour_of
 from orchestrator.models.pace import Rates
@@ -61,7 +61,8 @@ class ModelSettings(_Table):
     A provider other than `openai`, `anthropic` and `ollama` needs `base_url`. `api` is the wire: Anthropic's for the
     provider `anthropic`, else OpenAI's. The key is read from the variable `api_key_env`; the keys of OpenAI and
     Anthropic are never sent to another host unasked. `parameters` are sent with every request, as they are.
-    `vision`: images of tools are sent to it.
+    `vision`: images of tools are sent to it. `mode` is how it acts; unset, it acts by tool calls until its server says
+    that it has none. A `weak` model acts by JSON, and what it calls with must come from what it was told.
     """
 
     provider: str = Field(default="openai", min_length=1)
@@ -75,6 +76,8 @@ class ModelSettings(_Table):
     tokens_per_minute: int | None = Field(default=None, ge=1)
     parallel: int | None = Field(default=None, ge=1)
     vision: bool = False
+    mode: Mode | None = None
+    weak: bool = False
     parameters: Mapping[str, Any] = Field(default_factory=dict[str, Any])
     headers: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
 
@@ -163,9 +166,20 @@ def _served(
         vision=settings.vision,
         parameters=settings.parameters,
         headers=settings.headers,
+        mode=_mode(settings, where),
+        weak=settings.weak,
     )
     kind = AnthropicModel if (settings.api or settings.provider) == "anthropic" else OpenAIModel
     return kind(name, options=options, provider=settings.provider, key_name=key_name or "api_key_env")
+
+
+def _mode(settings: ModelSettings, where: str) -> Mode:
+    """How a model acts at first."""
+    if settings.weak and settings.mode == "tools":
+        raise ConfigurationError(f'{where}: `weak = true` goes with mode "json" or "react", not with "tools".')
+    if (settings.weak or settings.mode in ("json", "react")) and (settings.api or settings.provider) == "anthropic":
+        raise ConfigurationError(f"{where}: `mode` and `weak` are for servers that speak OpenAI's API.")
+    return settings.mode or ("json" if settings.weak else "tools")
 
 
 def _prices(name: str, settings: ModelSettings, base_url: str) -> Callable[[], Prices | None]:

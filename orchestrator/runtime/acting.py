@@ -14,6 +14,7 @@ from orchestrator.models.base import CallReady
 from orchestrator.runtime import wire, words
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.asking import Asking
+from orchestrator.runtime.grounding import WITHHELD, grounded
 from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.observing import observe
@@ -101,7 +102,8 @@ class Acting:
     def ready(self, part: CallReady, turn: int) -> None:
         """A call is complete while the reply still comes in: it starts if it may, only reads, and nothing watches."""
         wish = self._wish(part.name, part.arguments)
-        if isinstance(wish, Refused) or wish.offer.effect != EARLY or self._tree.hooks:
+        watched = self._tree.hooks or self._agent.model.codec.weak
+        if isinstance(wish, Refused) or wish.offer.effect != EARLY or watched:
             return
         if self._judge(wish).verdict != "allow":
             return
@@ -140,6 +142,7 @@ class Acting:
             wish = Refused(error="invalid_arguments", observation=results.failure(call.call.name, words.CUT_OFF))
         else:
             wish = await self._hooked(call, self._wish(call.call.name, call.call.arguments))
+            wish = self._grounded(wish)
         if isinstance(wish, Refused):
             self._refuse(call, wish)
             return None
@@ -217,6 +220,16 @@ class Acting:
                 case _:
                     continue
         return wish
+
+    def _grounded(self, wish: Wish | Refused) -> Wish | Refused:
+        """A weak model's call with what it was told, or none."""
+        if not self._agent.model.codec.weak or isinstance(wish, Refused) or wish.offer.server.name == BUILTIN:
+            return wish
+        offer = wish.offer
+        sent = grounded(self._recorder.state, offer.name, wish.arguments, offer.tool.input_schema, offer.effect)
+        if isinstance(sent, str):
+            return Refused(error=WITHHELD, observation=results.failure(offer.name, sent))
+        return Wish(offer=offer, arguments=sent)
 
     def _note_hook(self, hook: Any, call: CallState, decision: str, **facts: Any) -> None:
         name = getattr(hook, "__name__", type(hook).__name__)

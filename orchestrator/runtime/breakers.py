@@ -23,7 +23,7 @@ CYCLE_REPEATS = 3
 Observed = tuple[str, Mapping[str, Any] | None, str, str, str | None]
 """Tool, arguments as sent (None: never became valid), arguments as written, observation, kind of error or None."""
 
-NO_FAILURE = frozenset({"denied", "in_doubt"})
+NO_FAILURE = frozenset({"denied", "in_doubt", "withheld"})
 """Kinds of error that neither count as a failure nor, as a success would, start the counting anew."""
 
 

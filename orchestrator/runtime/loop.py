@@ -38,8 +38,9 @@ from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.asking import Asking
 from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Grant, Ledger, Refusal, Request
+from orchestrator.runtime.reading import is_final, read
 from orchestrator.runtime.recorder import Recorder
-from orchestrator.runtime.requests import draft_of
+from orchestrator.runtime.requests import closed_in, draft_of
 from orchestrator.runtime.result import totals
 from orchestrator.runtime.runstate import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait
 from orchestrator.runtime.state import decide
@@ -260,7 +261,8 @@ class Loop:
         self._limit("timeout", detail, closing=False)
 
     def _request(self, step: Think, draft: Draft, grant: Grant) -> ModelRequest:
-        body = self._agent.model.codec.body(draft.encoded, draft.encoded_tools, grant.output)
+        shut = closed_in(draft, self.state, step.turn)
+        body = self._agent.model.codec.body(draft.encoded, draft.encoded_tools, grant.output, shut)
         return ModelRequest(
             agent=self._agent.name,
             turn=step.turn,
@@ -269,6 +271,7 @@ class Loop:
             max_output_tokens=grant.output,
             body=body,
             attempt=step.attempt,
+            shut=shut,
         )
 
     def _intent(self, step: Think, draft: Draft, grant: Grant) -> ModelIntent:
@@ -357,6 +360,8 @@ class Loop:
 
     def _replied(self, reply: ModelReply, draft: Draft) -> ModelResult:
         turn = self.state.turn
+        closing = not draft.tools and bool(self._agent.specs)
+        reply, problem = read(reply, self._agent, closing=closing)
         usage = reply.usage or Usage(
             input_tokens=draft.input_tokens, output_tokens=estimate(_written(reply).encode("utf-8", "replace"))
         )
@@ -373,6 +378,8 @@ class Loop:
             cost=cost,
             model=reply.model,
             estimated=reply.usage is None,
+            problem=problem,
+            final=not closing and is_final(reply, self._agent, problem),
         )
         self._recorder.note(event)
         return event

@@ -5,9 +5,14 @@ from dataclasses import dataclass
 
 from orchestrator.events import JournalEvent, ModelIntent, RunForked, RunStarted, ToolsChanged
 from orchestrator.memory.prompt import Draft, Prompt
+from orchestrator.messages import UserMessage
 from orchestrator.models.base import Codec, ToolSpec
+from orchestrator.models.lenient import dump
+from orchestrator.runtime.narrowing import closed
 from orchestrator.runtime.runstate import RunState
 from orchestrator.runtime.state import apply
+
+_LONGEST_FACT = 2_000  # characters of a result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +31,12 @@ def tool_lists(events: Iterable[JournalEvent]) -> list[str]:
 
 
 def draft_of(prompt: Prompt, state: RunState, *, closing: bool, images: Mapping[str, bytes] | None = None) -> Draft:
-    """The next request of a run that stands at `state`; `images` are those that its model is shown, by hash."""
+    """The next request of a run that stands at `state`; `images` are those that its model is shown, by hash.
+
+    The last one of a weak model is apart: it has the task and what was found out, and no call that it could go on with.
+    """
+    if closing and prompt.weak:
+        return prompt.apart(facts(state))
     return prompt.draft(
         state.messages,
         measured=state.measured,
@@ -34,6 +44,20 @@ def draft_of(prompt: Prompt, state: RunState, *, closing: bool, images: Mapping[
         stop=state.stop if closing else None,
         images=images,
     )
+
+
+def closed_in(draft: Draft, state: RunState, turn: int) -> frozenset[str]:
+    """The tools of a request that lead nowhere now."""
+    return closed(state, turn, frozenset(tool.name for tool in draft.tools))
+
+
+def facts(state: RunState) -> str:
+    """What a weak model answers from: the task, every good result, and what was wrong with its last answer, if any."""
+    good = [action for step in state.steps for action in step.actions if action.error is None]
+    found = [f"- {a.call.name} {dump(dict(a.arguments or {})).decode()}: {a.observation[:_LONGEST_FACT]}" for a in good]
+    again = isinstance(last := state.messages[-1], UserMessage) and state.breakers.unparseable_turns > 0
+    parts = [*(["Facts:", *found] if found else []), f"Question: {state.run.task}"]
+    return "\n".join([*parts, *([last.text] if again else [])])
 
 
 def rebuilt(
@@ -56,7 +80,9 @@ def rebuilt(
         elif isinstance(event, ModelIntent):
             draft = draft_of(prompt, state, closing=event.closing, images=images)
             # The output limit is what was reserved beyond the input.
-            body = codec.body(draft.encoded, draft.encoded_tools, event.reserved - draft.input_tokens)
+            limit = event.reserved - draft.input_tokens
+            shut = closed_in(draft, state, event.turn)
+            body = codec.body(draft.encoded, draft.encoded_tools, limit, shut)
             checked = draft.digest == event.request
             requests.append(Rebuilt(turn=event.turn, attempt=event.attempt, body=body, checked=checked))
         state = apply(state, event)

@@ -71,7 +71,7 @@ class RunState(NamedTuple):
     """Everything that is known of a run. `messages` is the whole transcript after the system prompt.
 
     `tools` is the body of the tool list in force, by hash. `checked`: the answer is what the card's `output` asks for;
-    `sent_back`: an earlier one was not.
+    `sent_back`: an earlier one was not. `ready`: a weak model is done, and its answer is asked for.
 
     A named tuple and not a dataclass, because the fold makes a new one for every event: `_replace` takes a tenth of
     the time that `dataclasses.replace` does.
@@ -96,6 +96,7 @@ class RunState(NamedTuple):
     failures: int = 0
     failure: ModelFailed | None = None
     answer: str | None = None
+    ready: bool = False
     decided: tuple[tuple[str, str], ...] = ()
     checked: bool = False
     sent_back: bool = False

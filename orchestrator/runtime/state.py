@@ -90,6 +90,8 @@ def decide(state: RunState) -> Step:
         return Fail(state.failure.kind, state.failure.error)
     if (tripped := state.breakers.tripped) is not None:
         return Stop(*tripped)
+    if state.ready:
+        return _think(state, closing=True)
     limit = state.run.limits.steps
     if limit is not None and state.turn >= limit and state.attempts == 0:
         return Stop("max_steps", f"{limit} steps")
@@ -232,11 +234,11 @@ def _replied(state: RunState, event: ModelResult) -> RunState:
         own=state.own + event.usage,
         own_cost=state.own_cost + event.cost,
         finish=event.finish,
-        input_tokens=event.usage.input_tokens,
-        measured=state.asked,
+        input_tokens=0 if state.ready else event.usage.input_tokens,  # an answer's request is apart from the others
+        measured=0 if state.ready else state.asked,
     )
     if state.stop is not None:
-        return state._replace(closed=True, answer=message.text.strip() or None)
+        return state._replace(closed=True, answer=None if event.problem else message.text.strip() or None)
     if message.calls:
         calls = tuple(CallState(call=call) for call in message.calls)
         return state._replace(
@@ -246,6 +248,12 @@ def _replied(state: RunState, event: ModelResult) -> RunState:
             breakers=state.breakers.parsed(),
         )
     step = StepRecord(n=event.turn, thought=message.text)
+    if event.final:
+        return state._replace(steps=(*state.steps, step), ready=True)
+    state = state._replace(ready=False)
+    if event.problem:
+        messages = (*state.messages, message, UserMessage(text=event.problem))
+        return state._replace(messages=messages, steps=(*state.steps, step), breakers=state.breakers.unparseable())
     if not message.text.strip():
         # The empty reply stays in: many servers refuse two user messages in a row.
         messages = (*state.messages, replace(message, text=""), UserMessage(text=EMPTY_REPLY))
@@ -362,12 +370,13 @@ def _answered(state: RunState) -> RunState:
         ToolMessage(call=call, text=s.observation, is_error=s.is_error)
         for call, s in zip(calls, state.calls, strict=True)
     ]
-    if calls != message.calls:
-        message = replace(message, calls=calls)
+    kept = [answer for answer, call in zip(answers, state.calls, strict=True) if call.error != "withheld"]
+    if calls != message.calls or len(kept) < len(answers):
+        message = replace(message, calls=tuple(answer.call for answer in kept))
     observed = [(c.call.name, c.arguments, c.call.arguments, c.observation, c.error) for c in state.calls]
     return state._replace(
         name="OBSERVING",
-        messages=(*earlier, message, *answers, *_pictures(state.calls)),
+        messages=(*earlier, message, *kept, *_pictures(state.calls)) if kept else tuple(earlier),
         calls=(),
         steps=(*state.steps, StepRecord(n=state.turn, thought=message.text, actions=state.calls)),
         breakers=state.breakers.observed(observed),

@@ -20,11 +20,12 @@ from orchestrator.tools.toolset import AGENTS, BUILTIN, Offer, Toolset
 class Kit:
     """What an agent has: what it may call, what of that its model is shown at first, and its system prompt.
 
-    `output` is what its final answer must be. `catalogue` holds the tools of servers, which are shown in groups when
-    there are many. Bodies are by digest.
+    `agents` and `most` are what it was asked for with. `output` is what its final answer must be. `catalogue` holds the
+    tools of servers, which are shown in groups when there are many. Bodies are by digest.
     """
 
     agents: bool
+    most: int | None
     offers: Mapping[str, Offer]
     specs: Sequence[ToolSpec]
     catalogue: Catalogue
@@ -44,21 +45,24 @@ class Team:
         self.toolset = toolset
         self.bundled: frozenset[str] = frozenset(name for name, server in servers.items() if server.bundled)
         self._configured = [name for name in toolset.servers if name not in (AGENTS, BUILTIN, *self.bundled)]
-        self._kits: dict[tuple[str, bool], tuple[int, Kit]] = {}
+        self._kits: dict[tuple[str, bool, int | None], tuple[int, Kit]] = {}
 
-    async def kit(self, card: AgentCard, *, agents: bool) -> Kit:
-        """What `card` has, with its agents or without; made anew when tools join. Waits for the servers it needs."""
+    async def kit(self, card: AgentCard, *, agents: bool, most: int | None = None) -> Kit:
+        """What `card` has, with its agents or without; made anew when tools join. Waits for the servers it needs.
+
+        `most` is how many tools its model can be shown, where that is fewer than are shown to others.
+        """
         servers = self.servers_of(card)
         called = self._agents_of(card) if agents else []
         await self.toolset.ready([*([AGENTS] if called else []), BUILTIN, *servers])
-        return self.latest(card, agents=agents)
+        return self.latest(card, agents=agents, most=most)
 
-    def latest(self, card: AgentCard, *, agents: bool) -> Kit:
+    def latest(self, card: AgentCard, *, agents: bool, most: int | None = None) -> Kit:
         """The same, of the servers whose tools are known by now; waits for none."""
-        version, kit = self._kits.get((card.name, agents), (-1, None))
+        version, kit = self._kits.get((card.name, agents, most), (-1, None))
         if kit is None or version != self.toolset.version:
-            kit = self._make(card, agents=agents)
-            self._kits[card.name, agents] = (self.toolset.version, kit)
+            kit = self._make(card, agents=agents, most=most)
+            self._kits[card.name, agents, most] = (self.toolset.version, kit)
         return kit
 
     def servers_of(self, card: AgentCard) -> list[str]:
@@ -71,12 +75,12 @@ class Team:
         names = [name for each in self.cards.reachable(card.name) for name in self.servers_of(each)]
         return list(dict.fromkeys(names))
 
-    def _make(self, card: AgentCard, *, agents: bool) -> Kit:
+    def _make(self, card: AgentCard, *, agents: bool, most: int | None) -> Kit:
         called = self._agents_of(card) if agents else []
         by_tool = {offer.tool.name: offer for offer in self.toolset.offers([AGENTS])}
         there = {offer.name: offer for offer in self.toolset.offers(self.servers_of(card))}
         chosen = select(card, [CardOffer(o.server.name, o.tool.name, o.name) for o in there.values()], self.bundled)
-        many = 0 < self._most < len(chosen)
+        many = 0 < min(self._most, most or self._most) < len(chosen)
         theirs = [there[each.name] for each in chosen]
         own = [offer for offer in self.toolset.offers([BUILTIN]) if theirs and (many or offer.name != FIND_TOOLS)]
         always = [*(by_tool[each.tool_name] for each in called), *own]
@@ -88,6 +92,7 @@ class Team:
         tools = tools_body(specs)
         return Kit(
             agents=agents,
+            most=most,
             offers={offer.name: offer for offer in (*always, *theirs)},
             specs=specs,
             catalogue=catalogue,

@@ -9,10 +9,10 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from orchestrator.tools import repair
+from orchestrator.models import repair
+from orchestrator.models.repair import is_list, is_object
 from orchestrator.tools.coerce import coerce
 from orchestrator.tools.examples import ATTEMPTS, example
-from orchestrator.tools.repair import is_list, is_object
 from orchestrator.tools.validation import Compiled, bounded, resolve
 
 _MAX_PROBLEMS: Final = 5

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from types import NoneType
 from typing import Any, Final
 
-from orchestrator.tools import dates, repair
-from orchestrator.tools.repair import is_list, is_object
+from orchestrator.models import repair
+from orchestrator.models.repair import is_list, is_object
+from orchestrator.tools import dates
 from orchestrator.tools.validation import Compiled, Pointer, at, resolve, target
 
 _BUDGET: Final = 40_000

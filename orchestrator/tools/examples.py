@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from orchestrator.tools.repair import is_list, is_object
+from orchestrator.models.repair import is_list, is_object
 from orchestrator.tools.validation import resolve
 
 ATTEMPTS: Final = 12

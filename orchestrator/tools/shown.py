@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from orchestrator.models.lenient import dump
-from orchestrator.tools.repair import is_list, is_object
+from orchestrator.models.repair import is_list, is_object
 from orchestrator.tools.validation import resolve
 
 ROOM: Final = 20_000

@@ -16,8 +16,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
+from orchestrator.models.repair import is_list, is_object
 from orchestrator.tools import dates
-from orchestrator.tools.repair import is_list, is_object
 
 if TYPE_CHECKING:
     import jsonschema_rs

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.models.repair import MAX_DEPTH
 from orchestrator.tools.arguments import InvalidArguments, parse
-from orchestrator.tools.repair import MAX_DEPTH
 
 SAMPLES = Path(__file__).parents[1] / "cases" / "outputs"
 EXPECTED: dict[str, Any] = json.loads((SAMPLES / "expected.json").read_text("utf-8"))

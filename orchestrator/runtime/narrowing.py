@@ -1,0 +1,46 @@
+"""Which tools lead nowhere now: a pure function of the state, so that it is the same after a resume.
+
+A wire that can leave them out of the next choice does so; to others it is nothing.
+"""
+
+from orchestrator.runtime.breakers import SAME_RESULT
+from orchestrator.runtime.grounding import WITHHELD
+from orchestrator.runtime.runstate import CallState, RunState
+
+_REQUEST = 512  # tokens that a last request needs beyond what the newest one took
+
+
+def closed(state: RunState, turn: int, tools: frozenset[str]) -> frozenset[str]:
+    """Those of `tools` that a person or the policy refused, that gave the same again, or whose calls are withheld.
+
+    `turn` is the next one. Nothing is left but an answer where the budget ends with it.
+    """
+    if _nearly_out(state, turn):
+        return tools
+    actions = [action for step in state.steps for action in step.actions]
+    denied = {action.call.name for action in actions if action.error == "denied"}
+    same: dict[tuple[str, str, str], int] = {}
+    for action in actions:
+        key = (action.call.name, str(action.arguments), action.observation)
+        same[key] = same.get(key, 0) + 1
+    exhausted = {name for (name, _, _), times in same.items() if times >= SAME_RESULT - 1}
+    return tools & (denied | exhausted | _withheld(actions))
+
+
+def _withheld(actions: list[CallState]) -> set[str]:
+    """The tools whose calls were withheld since one was last sent: the next try must be another."""
+    names: set[str] = set()
+    for action in reversed(actions):
+        if action.error not in (WITHHELD, "invalid_arguments", "unknown_tool"):
+            break
+        if action.error == WITHHELD:
+            names.add(action.call.name)
+    return names
+
+
+def _nearly_out(state: RunState, turn: int) -> bool:
+    limits = state.run.limits
+    if limits.steps is not None and 1 < limits.steps <= turn:
+        return True
+    left = None if limits.tokens is None else limits.tokens - state.usage.tokens
+    return left is not None and bool(state.input_tokens) and left < 2 * (state.input_tokens + _REQUEST)

@@ -1,0 +1,53 @@
+"""What a reply is: calls, an answer, or neither.
+
+A call that came as text is a call. What looks like one and cannot be read goes back to the model: it is never the
+answer of a run.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+from orchestrator.messages import ToolCall
+from orchestrator.models.base import ModelReply
+from orchestrator.models.written import Written, read_calls
+from orchestrator.runtime.agent import Agent
+from orchestrator.tools.toolset import Offer
+
+
+def read(reply: ModelReply, agent: Agent, *, closing: bool) -> tuple[ModelReply, str]:
+    """The reply with the calls that stand in its text, and what to tell the model of one that is neither.
+
+    `closing`: no tools were offered, so that a call is no answer there either.
+    """
+    text = reply.message.text
+    if reply.message.calls or not text.strip():
+        return reply, ""
+    written = read_calls(text, agent.specs, cut=reply.finish == "length")
+    if closing and (written.calls or written.doubt):
+        return reply, "Your reply was a call, and no tool can be called any more. Write the answer as plain text."
+    if written.doubt:
+        return reply, _unread(written, agent.offers)
+    if not written.calls:
+        return reply, ""
+    calls = [ToolCall(id=str(n), name=name, arguments=given) for n, (name, given) in enumerate(written.calls, 1)]
+    message = replace(reply.message, text=written.text, calls=tuple(calls))
+    finish = reply.finish if reply.finish == "length" else "tool_calls"
+    return replace(reply, message=message, finish=finish, final=False), ""
+
+
+def is_final(reply: ModelReply, agent: Agent, problem: str) -> bool:
+    """Whether a weak model is done; what it has found out is then put into an answer by a request of its own."""
+    done = reply.final or bool(reply.message.text.strip())
+    return agent.model.codec.weak and bool(agent.specs) and done and not problem and not reply.message.calls
+
+
+def _unread(written: Written, offers: Mapping[str, Offer]) -> str:
+    """The fragment, and a call as it should be."""
+    name = written.tool or next(iter(offers), "")
+    example = f" {json.dumps(offers[name].schema.example(), ensure_ascii=False)}" if name in offers else ""
+    return (
+        f"Your reply was neither a call that can be read nor an answer: {written.doubt}\n"
+        f"To call a tool, give its name and its arguments as one JSON object, for example {name} with{example}. "
+        f"To answer, write plain text without JSON and without the names of tools."
+    )
