@@ -17,7 +17,7 @@ from orchestrator.models.written import span_of
 _LABELS: Final = ("thought", "action input", "action", "observation", "final answer")
 _MARK: Final = " \t>*#_-"
 _LABEL = re.compile(
-    r"^[ \t>*#_-]*(thought|action[ _]input|action|observation|final[ _]answer)[ \t*_]*[::][ \t*_]*", re.I | re.M
+    r"^[ \t>*#_-]*(thought|action[ _]input|action|observation|final[ _]answer)[ \t*_]*[:：][ \t*_]*", re.I | re.M
 )
 _THINKING = re.compile(r"<(think|thinking|thought|reasoning)>.*?(?:</\1>\s*|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"^```[\w+-]*\s*|\s*```\s*$")
@@ -136,7 +136,7 @@ class ReactSpeech:
     def close(self, reply: ModelReply) -> ModelReply:
         text = _THINKING.sub("", reply.message.text)
         if reply.message.calls or not _LABEL.search(text):
-            return reply
+            return JsonSpeech().close(reply)  # an object was what it was asked for before its mode changed
         parts = list(_parts(text))
         thought = "\n".join(said for label, said in parts if label in ("", "thought") and said)
         if calls := self._calls(text, ended=True):  # an answer beside a call was written before the result

@@ -29,14 +29,15 @@ _TAGS = re.compile(
     re.IGNORECASE,
 )
 _ACTION = re.compile(
-    r"^[ \t>*#-]*Action[ \t*]*[::][ \t*]*(.+?)[ \t*]*\n+[ \t>*#-]*Action[ _]Input[ \t*]*[::][ \t*]*",
+    r"^[ \t>*#-]*Action[ \t*]*[:：][ \t*]*(.+?)[ \t*]*\n+[ \t>*#-]*Action[ _]Input[ \t*]*[:：][ \t*]*"
+    r"(?:\s*(?:```\w*\s*)?(?=[{｛]))?",
     re.M | re.IGNORECASE,
 )
 _FUNCTION = re.compile(r"<function=([\w.-]+)>\s*")
 _BRACKET = re.compile(r"\"(?:[^\"\\]|\\.)*\"?|“[^”]*”?|(?<=[{\[:,(])\s*'(?:[^'\\]|\\.)*'?|[{}\[\]｛｝［］]", re.DOTALL)
 _OPENING = re.compile(r"[{｛]")
 _OPENS: Final = "{[｛［"
-_NAMED = re.compile(r"""["'“](?:name|tool|tool_name|action|function)["'”]\s*[::]\s*["'“]([\w.-]+)["'”]""")
+_NAMED = re.compile(r"""["'“](?:name|tool|tool_name|action|function)["'”]\s*[:：]\s*["'“]([\w.-]+)["'”]""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

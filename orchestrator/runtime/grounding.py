@@ -23,35 +23,8 @@ _PROSE: Final = 6  # words from which on a text is written, not copied; only its
 _NEAR: Final = 0.85
 _LONGEST_NAME: Final = 60
 _MOST_NAMES: Final = 2_000
-_MONTHS: Final = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-]
-_NUMBERS: Final = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-]
+_MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
+_NUMBERS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _GREETING = re.compile(
     r"^\W*(?:hi|hello|hey|dear \w+|good (?:morning|afternoon|evening|day)|greetings)\b(?: (?:there|all|everyone))?[,!.]"
     r"|\b(?:please|thanks|thank you)\b",
@@ -83,11 +56,12 @@ _REFUSED = r"(?<!not )(?<!n't )(?<!never )(?<!without )"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the run was told: all of it as text, and the names in it."""
+    """What the run was told: all of it as text, and the names in it. `refused`: values that a server did not take."""
 
     task: str
     text: str
     results: str
+    refused: frozenset[str]
 
     def names(self) -> list[str]:
         """Short pieces between separators, from the newest: what a server lists, and what stands in quotes."""
@@ -99,16 +73,19 @@ def known(state: RunState) -> Known:
     """The task without its greetings, and every observation; an error's without the arguments that led to it."""
     task = _GREETING.sub(" ", state.run.task)
     told: list[str] = []
+    refused: set[str] = set()
     for step in state.steps:
         for action in step.actions:
             if action.error == WITHHELD:
                 continue
             text = action.observation
             for value in _leaves(action.arguments) if action.is_error else ():
+                refused.add(str(value).casefold())
                 text = re.sub(rf"(?<!\w){re.escape(str(value))}(?!\w)", " ", text)
             told.append(text)
     results = "\n".join(reversed(told))
-    return Known(task=task.casefold(), text=f"{task}\n{results}".casefold(), results=results)
+    text = f"{task}\n{results}".casefold()
+    return Known(task=task.casefold(), text=text, results=results, refused=frozenset(refused))
 
 
 def grounded(
@@ -162,10 +139,13 @@ def _text_from(value: str, told: Known) -> tuple[str] | None:
     names = told.names()
     if same := [name for name in names if _singular(name.casefold()) == _singular(plain)]:
         return (next((name for name in same if name.casefold() == plain), same[0]),)
-    if re.search(rf"(?<!\w){re.escape(plain)}(?!\w)", told.text) or _is_time_in(plain, told.text):
+    said = re.search(rf"(?<!\w){re.escape(plain)}(?!\w)", told.text) or _is_time_in(plain, told.text)
+    if said and plain not in told.refused:
         return (value,)
     if (near := _nearest(plain, names)) is not None:
         return (near,)
+    if said:
+        return (value,)
     words = re.findall(r"\w+", plain)
     if len(words) >= _PROSE:
         return (value,) if _numbers_in(plain, told.text) else None
@@ -220,8 +200,8 @@ def _is_time_in(plain: str, text: str) -> bool:
     parts = re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})(?:t.*)?", plain)
     if parts is None or not 1 <= int(parts[2]) <= 12:
         return False
-    month, day = _MONTHS[int(parts[2]) - 1], str(int(parts[3]))
-    named = re.search(rf"\b{month[:3]}", text) and re.search(rf"(?<!\d){day}(?!\d)", text) and parts[1] in text
+    month, day = _MONTHS[3 * int(parts[2]) - 3 : 3 * int(parts[2])], str(int(parts[3]))
+    named = re.search(rf"\b{month}", text) and re.search(rf"(?<!\d){day}(?!\d)", text) and parts[1] in text
     return bool(named) or _RELATIVE.search(text) is not None
 
 

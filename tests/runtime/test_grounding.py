@@ -1,0 +1,132 @@
+"""Where a weak model's arguments come from."""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.events import Effect, Limits, RunStarted
+from orchestrator.messages import ToolCall
+from orchestrator.runtime.grounding import grounded
+from orchestrator.runtime.runstate import CallState, RunState, StepRecord
+
+SCHEMA = {"properties": {"item": {"type": "string"}, "count": {"type": "integer"}, "unit": {"enum": ["g", "kg"]}}}
+REQUIRED = {**SCHEMA, "required": ["item", "count", "unit"]}
+
+
+def state(task: str, *results: tuple[str, str | None], tried: str = "") -> RunState:
+    started = RunStarted(
+        seq=1, at=0.0, run="r", agent="a", task=task, limits=Limits(), model="m", trace_id="", span_id="", system="",
+        tools="", max_output_tokens=1,
+    )  # fmt: skip
+    actions = tuple(
+        CallState(
+            call=ToolCall(id=f"t{n}.1", name="shop__find", arguments="{}"),
+            phase="answered",
+            arguments={"item": tried or f"asked{n}"},
+            observation=text,
+            error=error,
+        )
+        for n, (text, error) in enumerate(results, 1)
+    )
+    return RunState(started=started, steps=(StepRecord(n=1, thought="", actions=actions),))
+
+
+def judge(
+    task: str, *results: tuple[str, str | None], effect: Effect = "read", name: str = "shop__get", **arguments: Any
+):
+    return grounded(state(task, *results), name, arguments, REQUIRED, effect)
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments"),
+    [
+        ("How many mugs are there?", {"item": "mugs"}),
+        ("Twelve of 1,250 and 3.50", {"count": 1250}),
+        ("send three teapots", {"count": 3}),
+        ("Is it free on 20 March 2026?", {"item": "2026-03-20"}),
+        ("What is on tomorrow?", {"item": "2026-03-20"}),
+        ("Come at 2 pm", {"item": "14:00"}),
+        ("Come at 2:30 p.m.", {"item": "14:30"}),
+        ("for two hours", {"count": 120}),
+        ("a discount of 15 percent", {"count": 0.15}),
+        ("What is our policy on refunds?", {"item": "refund policy"}),
+        ("anything", {"unit": "kg"}),
+        ("anything", {"count": 0}),
+        ("anything", {"item": ["", None, True]}),
+    ],
+)
+def test_what_the_task_says_is_used(task: str, arguments: dict[str, Any]) -> None:
+    assert judge(task, **arguments) == arguments
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments"),
+    [
+        ("How many mugs are there?", {"item": "teapot"}),
+        ("What of order 1043?", {"count": 104}),
+        ("What of order 1043?", {"count": 43}),
+        ("Is it free on 20 March 2026?", {"item": "2026-03-21"}),
+        ("Is it free on 20 March?", {"item": "2025-03-20"}),
+        ("Come at 2 pm", {"item": "15:00"}),
+        ("Hello there, what is the price of a mug?", {"item": "hello there"}),
+        ("Who is Ana?", {"item": "John Smith"}),
+        ("a mug", {"item": {"deep": ["mug", "kettle"]}}),
+    ],
+)
+def test_what_nobody_said_is_withheld(task: str, arguments: dict[str, Any]) -> None:
+    told = judge(task, **arguments)
+    assert isinstance(told, str)
+    assert next(iter(arguments)) in told, "the reason names the argument"
+
+
+def test_an_invented_argument_that_may_be_left_out_is_left_out() -> None:
+    assert grounded(state("price of a mug"), "get", {"item": "mug", "count": 7}, SCHEMA, "read") == {"item": "mug"}
+
+
+def test_results_are_a_source_and_what_was_refused_is_not() -> None:
+    assert judge("who?", ("Ben Okafor, 7 left", None), item="Ben Okafor", count=7) == {"item": "Ben Okafor", "count": 7}
+    assert isinstance(judge("who?", ("no customer 'asked1'", "tool_error"), item="asked1"), str)
+    assert isinstance(judge("who?", ("kettle is invented", "withheld"), item="kettle"), str)
+
+
+@pytest.mark.parametrize(
+    ("written", "known"), [("mugs", "mug"), ("Green teas", "green tea"), ("green tae", "green tea"), ("RIGA", "Riga")]
+)
+def test_a_near_miss_is_the_name_that_the_server_gave(written: str, known: str) -> None:
+    listed = ("no such item; known: green tea, mug, Riga, filter", "tool_error")
+    refused = state(f"stock of {written}?", listed, tried=written)
+    assert grounded(refused, "shop__get", {"item": written}, REQUIRED, "read") == {"item": known}
+
+
+def test_what_could_be_two_names_is_neither() -> None:
+    assert judge("stock?", ("known: green teas1, green teas2", None), item="green teas") == {"item": "green teas"}
+
+
+def test_the_same_call_is_not_made_twice() -> None:
+    told = grounded(state("asked1?", ("saw it", None)), "shop__find", {"item": "asked1"}, SCHEMA, "read")
+    assert told == "shop__find was called with these arguments before"
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "asked"),
+    [
+        ("shop__cancel_order", "Cancel order 7.", True),
+        ("shop__cancel_order", "I want order 7 cancelled.", True),
+        ("shop__cancel_order", "Remove order 7", True),
+        ("cancelOrder", "Please cancel order 7", True),
+        ("shop__add_event", "Put an event there.", True),
+        ("shop__send_mail", "Email the list to Ana.", True),
+        ("shop__cancel_order", "What is the status of order 7?", False),
+        ("shop__cancel_order", "Which orders were cancelled?", False),
+        ("shop__cancel_order", "Do not cancel order 7, tell me its status.", False),
+        ("shop__add_event", "What is the address of Ana?", False),
+        ("shop__reserve_stock", "How many are in stock?", False),
+    ],
+)
+def test_a_write_is_made_only_when_the_task_asks_for_it(name: str, task: str, *, asked: bool) -> None:
+    assert isinstance(judge(task, effect="write", name=name), dict) == asked
+
+
+def test_an_agents_task_may_be_worded_freely_but_holds_no_invented_number() -> None:
+    assert judge("order 7", effect="agent", item="Please look up order 7 now") == {"item": "Please look up order 7 now"}
+    assert isinstance(judge("order 7", effect="agent", item="Look up order 8"), str)
