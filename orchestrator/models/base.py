@@ -188,7 +188,8 @@ class Listing(Protocol):
 class ModelOptions:
     """What a configuration says about a model. Rate limits come with the models that need them.
 
-    `mode` is how it acts at first; its server may turn out not to know that. `prices` says them as they are when it is called; None where they are not known.
+    `mode` is how it acts at first; its server may turn out not to know that.
+    `prices` says them as they are when it is called; None where they are not known.
     `parameters` are sent with every request, as they are.
     """
 

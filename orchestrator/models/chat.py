@@ -80,8 +80,11 @@ class ChatCodec:
     def tools(self, tools: Sequence[ToolSpec]) -> bytes:
         return b"[" + b",".join(map(self._tool, tools)) + b"]" if tools else b""
 
-    most_tools: int | None = None
     weak = False
+
+    @property
+    def most_tools(self) -> int | None:
+        return None
 
     def body(
         self, messages: Sequence[bytes], tools: bytes, max_output_tokens: int, shut: Collection[str] = ()

@@ -19,12 +19,19 @@ import httpx2
 
 from orchestrator.errors import ConfigurationError, ModelError
 from orchestrator.messages import Prices, Usage
+from orchestrator.models.acting import ActingCodec
 from orchestrator.models.anthropic import ANTHROPIC_URL, AnthropicCodec
 from orchestrator.models.anthropic_reply import AnthropicReply
-from orchestrator.models.acting import ActingCodec
 from orchestrator.models.base import Codec, ModelOptions, ModelPart, ModelRequest
 from orchestrator.models.chat import OPENAI_URL
-from orchestrator.models.failures import error_object, kind_of, refused_parameter, retry_after, takes_no_schemas, takes_no_tools
+from orchestrator.models.failures import (
+    error_object,
+    kind_of,
+    refused_parameter,
+    retry_after,
+    takes_no_schemas,
+    takes_no_tools,
+)
 from orchestrator.models.flavours import flavour_of
 from orchestrator.models.learned import CUTS, NO_SCHEMAS, NO_TOOLS, NO_USAGE, learned_at
 from orchestrator.models.lenient import as_list, as_object, parse

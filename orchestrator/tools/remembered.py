@@ -18,7 +18,7 @@ from typing import Any
 from orchestrator.config import ServerSettings
 from orchestrator.config.folders import make_private
 from orchestrator.config.names import sanitise
-from orchestrator.tools.repair import is_list, is_object
+from orchestrator.models.repair import is_list, is_object
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator import Limits, Options, Orchestrator
 from orchestrator.events import ModelIntent, RunStarted
+from orchestrator.models.acting import ActingCodec
 from orchestrator.models.base import Mode
-from orchestrator.models.chat import ChatCodec
 from orchestrator.runtime.offered import specs_of
 from orchestrator.runtime.requests import rebuilt, tool_lists
 from orchestrator.testing import NullTracer, SqliteJournal, call
@@ -74,8 +74,8 @@ async def requests(stage: Stage, run_id: str, mode: Mode, *, weak: bool = False)
         assert isinstance(start, RunStarted)
         system = (await journal.body(start.system)).decode()
         tools = {digest: specs_of(await journal.body(digest)) for digest in tool_lists(events)}
-        codec = ChatCodec("m", temperature=0.2, mode=mode, weak=weak)
-        made = list(rebuilt(events, codec, system, tools))
+        codec = ActingCodec("m", temperature=0.2, mode=mode, weak=weak)
+        made = list(rebuilt(events, codec, system, tools, {}))
         assert all(one.checked for one in made)
         assert len(made) == sum(isinstance(event, ModelIntent) for event in events)
         return [json.loads(one.body) for one in made]

@@ -8,8 +8,8 @@ from playing import END, Play, Stage, ask, delta, error, play, request
 
 from orchestrator.errors import ConfigurationError
 from orchestrator.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+from orchestrator.models.acting import ActingCodec
 from orchestrator.models.base import Mode, ModelOptions, ToolSpec
-from orchestrator.models.chat import ChatCodec
 from orchestrator.models.http import OpenAIModel
 from orchestrator.models.resolve import read_models, resolve
 
@@ -37,7 +37,7 @@ SAID = [
 
 
 def body(mode: Mode, said: Any = SAID, tools: Any = (ORDER, STOCK), closed: Any = (), **more: Any) -> dict[str, Any]:
-    codec = ChatCodec("m", mode=mode, **more)
+    codec = ActingCodec("m", mode=mode, **more)
     return json.loads(codec.body([codec.message(one) for one in said], codec.tools(tools), 64, closed))
 
 
@@ -105,14 +105,14 @@ def test_react_is_text_with_two_examples_that_cannot_be_copied() -> None:
 @pytest.mark.requirement("B4", "B8")
 @pytest.mark.parametrize("mode", ["tools", "json", "react"])
 def test_between_two_turns_the_beginning_of_a_request_stays_as_it_was(mode: Mode) -> None:
-    codec = ChatCodec("m", mode=mode)
+    codec = ActingCodec("m", mode=mode)
     tools = codec.tools([ORDER, STOCK])
     encoded = [
         codec.message(one)
         for one in [*SAID, AssistantMessage(text="", calls=(CALL,)), ToolMessage(call=CALL, text="2")]
     ]
     first, second = (codec.body(encoded[:end], tools, 64) for end in (4, 6))
-    end = first.index(b'],"' if mode == "tools" else b'],"r' if mode == "json" else b'],"s')
+    end = first.index(b'}],"tools":' if mode == "tools" else b'}],"stream":')
     assert second[:end] == first[:end]
 
 
