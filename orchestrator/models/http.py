@@ -144,7 +144,7 @@ class HttpModel:
                 raise ModelError(error.kind, self._said(str(error))) from None
             finally:
                 await response.aclose()
-        self._look_at(reply.usage, request.body)
+        self._look_at(reply.usage, request.body.partition(b',"response_format":')[0])  # a schema is no part of a prompt
         if speech.ignored:
             self._learned.facts.add(NO_SCHEMAS)
         if extra := reply.message.extra:
