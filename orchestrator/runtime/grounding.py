@@ -139,7 +139,7 @@ def _text_from(value: str, told: Known) -> tuple[str] | None:
     names = told.names()
     if same := [name for name in names if _singular(name.casefold()) == _singular(plain)]:
         return (next((name for name in same if name.casefold() == plain), same[0]),)
-    said = re.search(rf"(?<!\w){re.escape(plain)}(?!\w)", told.text) or _is_time_in(plain, told.text)
+    said = _phrase_in(plain, told.text) or _is_time_in(plain, told.text)
     if said and plain not in told.refused:
         return (value,)
     if (near := _nearest(plain, names)) is not None:
@@ -151,6 +151,22 @@ def _text_from(value: str, told: Known) -> tuple[str] | None:
         return (value,) if _numbers_in(plain, told.text) else None
     stems = [word[: max(4, len(word) - 3)] for word in words if len(word) > 3 or word.isdigit()]
     return (value,) if stems and all(re.search(rf"\b{re.escape(stem)}", told.text) for stem in stems) else None
+
+
+def _phrase_in(plain: str, text: str) -> bool:
+    """Whether a text stands there, in the singular or in the plural."""
+    one = _singular(plain)
+    many = "(?:y|ies)" if one.endswith("y") else "(?:s|es)?"
+    form = f"{re.escape(one.removesuffix('y'))}{many}"
+    return re.search(rf"(?<!\w)(?:{re.escape(plain)}|{form})(?!\w)", text) is not None
+
+
+def invents(state: RunState, answer: str) -> bool:
+    """Whether an answer holds a number that nobody gave, though what was looked up gave nothing."""
+    actions = [action for step in state.steps for action in step.actions]
+    if not actions or any(action.error is None for action in actions):
+        return False
+    return not _numbers_in(answer.casefold(), known(state).text)
 
 
 def _nearest(plain: str, names: list[str]) -> str | None:

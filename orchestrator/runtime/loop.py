@@ -361,7 +361,7 @@ class Loop:
     def _replied(self, reply: ModelReply, draft: Draft) -> ModelResult:
         turn = self.state.turn
         closing = not draft.tools and bool(self._agent.specs)
-        reply, problem = read(reply, self._agent, closing=closing)
+        reply, problem = read(reply, self._agent, self.state, closing=closing)
         usage = reply.usage or Usage(
             input_tokens=draft.input_tokens, output_tokens=estimate(_written(reply).encode("utf-8", "replace"))
         )

@@ -7,11 +7,15 @@ from orchestrator.runtime.breakers import SAME_RESULT
 from orchestrator.runtime.grounding import WITHHELD
 from orchestrator.runtime.runstate import CallState, RunState
 
+RETRIEVE_RESULT = "retrieve_result"
+"""The built-in tool that reads on in a result that was cut."""
+
 _REQUEST = 512  # tokens that a last request needs beyond what the newest one took
 
 
 def closed(state: RunState, turn: int, tools: frozenset[str]) -> frozenset[str]:
-    """Those of `tools` that a person or the policy refused, that gave the same again, or whose calls are withheld.
+    """Those of `tools` that a person or the policy refused, that gave the same again, or whose calls are withheld;
+    and what reads on in a long result, before there is one.
 
     `turn` is the next one. Nothing is left but an answer where the budget ends with it.
     """
@@ -24,7 +28,8 @@ def closed(state: RunState, turn: int, tools: frozenset[str]) -> frozenset[str]:
         key = (action.call.name, str(action.arguments), action.observation)
         same[key] = same.get(key, 0) + 1
     exhausted = {name for (name, _, _), times in same.items() if times >= SAME_RESULT - 1}
-    return tools & (denied | exhausted | _withheld(actions))
+    nothing_kept = frozenset(() if any(action.kept for action in actions) else (RETRIEVE_RESULT,))
+    return tools & (denied | exhausted | _withheld(actions) | nothing_kept)
 
 
 def _withheld(actions: list[CallState]) -> set[str]:

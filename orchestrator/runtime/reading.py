@@ -12,10 +12,12 @@ from orchestrator.messages import ToolCall
 from orchestrator.models.base import ModelReply
 from orchestrator.models.written import Written, read_calls
 from orchestrator.runtime.agent import Agent
+from orchestrator.runtime.grounding import invents
+from orchestrator.runtime.runstate import RunState
 from orchestrator.tools.toolset import Offer
 
 
-def read(reply: ModelReply, agent: Agent, *, closing: bool) -> tuple[ModelReply, str]:
+def read(reply: ModelReply, agent: Agent, state: RunState, *, closing: bool) -> tuple[ModelReply, str]:
     """The reply with the calls that stand in its text, and what to tell the model of one that is neither.
 
     `closing`: no tools were offered, so that a call is no answer there either.
@@ -24,6 +26,8 @@ def read(reply: ModelReply, agent: Agent, *, closing: bool) -> tuple[ModelReply,
     if reply.message.calls or not text.strip():
         return reply, ""
     written = read_calls(text, agent.specs, cut=reply.finish == "length")
+    if closing and agent.model.codec.weak and invents(state, text):
+        return reply, "Your answer held a number that no fact gives. Say what could not be found out, without a guess."
     if closing and (written.calls or written.doubt):
         return reply, "Your reply was a call, and no tool can be called any more. Write the answer as plain text."
     if written.doubt:

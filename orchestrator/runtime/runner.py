@@ -103,7 +103,7 @@ class Runner:
         limits = launch.limits if state.started is None else state.started.limits
         left = None if limits.seconds is None else limits.seconds - state.active
         ledger = Ledger(limits, outer, spent=_spent(tree.below(launch.run).values()), seconds=left)
-        most = self._model_for(card).codec.most_tools
+        most = self._model_for(card).model.codec.most_tools
         kit = await self._team.kit(card, agents=launch.depth < DEEPEST, most=most)
         agent = await self._ready(tree.journal, card, state, kit, roles)
         facts = RunFacts(

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.events import Effect, Limits, RunStarted
 from orchestrator.messages import ToolCall
-from orchestrator.runtime.grounding import grounded
+from orchestrator.runtime.grounding import grounded, invents
 from orchestrator.runtime.runstate import CallState, RunState, StepRecord
 
 SCHEMA = {"properties": {"item": {"type": "string"}, "count": {"type": "integer"}, "unit": {"enum": ["g", "kg"]}}}
@@ -41,6 +41,8 @@ def judge(
     ("task", "arguments"),
     [
         ("How many mugs are there?", {"item": "mugs"}),
+        ("How many mugs are there?", {"item": "mug"}),
+        ("Which cities has it?", {"item": "City"}),
         ("Twelve of 1,250 and 3.50", {"count": 1250}),
         ("send three teapots", {"count": 3}),
         ("Is it free on 20 March 2026?", {"item": "2026-03-20"}),
@@ -130,3 +132,11 @@ def test_a_write_is_made_only_when_the_task_asks_for_it(name: str, task: str, *,
 def test_an_agents_task_may_be_worded_freely_but_holds_no_invented_number() -> None:
     assert judge("order 7", effect="agent", item="Please look up order 7 now") == {"item": "Please look up order 7 now"}
     assert isinstance(judge("order 7", effect="agent", item="Look up order 8"), str)
+
+
+def test_after_look_ups_that_gave_nothing_no_number_is_an_answer() -> None:
+    nothing = state("How many mugs are there?", ("nobody said so", "withheld"))
+    assert invents(nothing, "There are 100 mugs.")
+    assert not invents(nothing, "It could not be found out.")
+    assert not invents(state("How many mugs are there?", ("7 mugs and 3 more", None)), "There are 10.")
+    assert not invents(state("How many legs has a spider?"), "It has 8 legs.")
