@@ -55,7 +55,7 @@ def facts(state: RunState) -> str:
     """What a weak model answers from: the task, every good result, and what was wrong with its last answer, if any."""
     good = [action for step in state.steps for action in step.actions if action.error is None]
     found = [f"- {a.call.name} {dump(dict(a.arguments or {})).decode()}: {a.observation[:_LONGEST_FACT]}" for a in good]
-    again = isinstance(last := state.messages[-1], UserMessage) and state.breakers.unparseable_turns > 0
+    again = isinstance(last := state.messages[-1], UserMessage) and len(state.messages) > 1
     parts = [*(["Facts:", *found] if found else []), f"Question: {state.run.task}"]
     return "\n".join([*parts, *([last.text] if again else [])])
 
