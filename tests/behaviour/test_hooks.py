@@ -158,7 +158,7 @@ def test_the_model_is_told_something_before_it_thinks(tmp_path: Path) -> None:
     stage = Stage(tmp_path, {("boss", 1): call("fx__look", {"text": "a"}), "boss": "done"}, boss())
     stage.run(hooks=[remind])
     told = [message["content"] for message in stage.bodies("boss")[-1]["messages"] if message["role"] == "user"]
-    assert told == ["the job", "before step 1", "before step 2"]
+    assert told == ["the job\n\nbefore step 1", "before step 2"], "no two user turns in a row"
 
 
 @pytest.mark.requirement("A1", "H1")
@@ -195,7 +195,7 @@ def test_what_was_decided_before_a_stop_stays_decided(tmp_path: Path, kind: str)
     assert asked == [kind], "it is not asked again"
     if kind == "thinking":
         users = [message["content"] for message in stage.bodies("boss")[-1]["messages"] if message["role"] == "user"]
-        assert users == ["the job", "once"]
+        assert users == ["the job\n\nonce"]
     else:
         assert (result.answer, seen) == ("better", ["better"])
 
