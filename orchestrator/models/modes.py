@@ -50,6 +50,11 @@ Final Answer: <the whole answer>
 
 After an action its result comes as an observation. Never write an observation yourself."""
 
+ANSWER_FORM: Final = (
+    "Reply with one JSON object: `working` takes each part of the question in turn, with its fact and any sum; `answer` "
+    "is one or two full sentences that state everything that was asked for."
+)
+
 MISSING: Final = "Is anything of it still missing? If not, choose final."
 
 
@@ -62,6 +67,8 @@ def rewritten(
     said = [*(_json_messages(messages, weak=weak) if mode == "json" else _react_messages(messages))]
     said = _joined([_described(mode, said[0], functions, weak=weak), *said[1:]] if functions else said)
     if mode == "json":
+        if weak and not functions:
+            said[0] = {**said[0], "content": f"{said[0]['content']}\n\n{ANSWER_FORM}"}
         shown = [function for function in functions if function["name"] not in shut]
         schema = _steps(shown, weak=weak) if functions or not weak else _ANSWER
         return said, {"response_format": _format(schema)}

@@ -81,8 +81,9 @@ def test_a_weak_model_gets_no_field_to_think_in_and_bounded_arguments() -> None:
     arguments = step["get_order"]["properties"]["arguments"]
     assert arguments["required"] == ["order_id", "note", "unit"]
     assert arguments["properties"]["note"]["maxLength"] == 200
-    answer = body("json", tools=(), weak=True)["response_format"]["json_schema"]["schema"]
-    assert list(answer["properties"]) == ["working", "answer"]
+    made = body("json", tools=(), weak=True)
+    assert list(made["response_format"]["json_schema"]["schema"]["properties"]) == ["working", "answer"]
+    assert "`working` takes each part" in made["messages"][0]["content"], "the form is told in words as well"
 
 
 @pytest.mark.requirement("B4")
