@@ -51,8 +51,8 @@ Final Answer: <the whole answer>
 After an action its result comes as an observation. Never write an observation yourself."""
 
 ANSWER_FORM: Final = (
-    "Reply with one JSON object: `working` takes each part of the question in turn, with its fact and any sum; `answer` "
-    "is one or two full sentences that state everything that was asked for."
+    "Reply with one JSON object: `working` takes each part of the question in turn, with its fact and any sum; "
+    "`answer` is one or two full sentences that state everything that was asked for."
 )
 
 MISSING: Final = "Is anything of it still missing? If not, choose final."
