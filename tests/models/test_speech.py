@@ -91,6 +91,14 @@ def test_react_as_models_write_it(text: str) -> None:
     assert calls(heard(ReactSpeech(), text, [])[2]) == [("get_order", {"order_id": 7})], "and no made-up observation"
 
 
+@pytest.mark.requirement("B4")
+@given(cuts)
+@settings(deadline=None)
+def test_a_call_inside_prose_is_not_shown(cuts: list[int]) -> None:
+    text = 'I look it up: {"name": "get_order",\n"arguments": {"order_id": 7}}'
+    assert heard(ReactSpeech(), text, cuts)[0] == "I look it up: "
+
+
 def test_react_without_any_label_is_the_answer() -> None:
     shown, _, reply = heard(ReactSpeech(), "Good morning is buenos días.", [3, 9])
     assert reply.message.text == shown == "Good morning is buenos días."
