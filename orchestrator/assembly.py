@@ -31,12 +31,14 @@ from orchestrator.tools.policy import Policy
 from orchestrator.tools.servers import Server, Terms
 from orchestrator.tools.toolset import AGENTS, BUILTIN, Toolset
 from orchestrator.tools.transports import broken_server, http_server, local_server, stdio_server
+from orchestrator.tracing.logs import Log
 from orchestrator.tracing.setup import make_tracer
 
 logger = logging.getLogger(__name__)
 
 JOURNAL_FILE = "journal.sqlite"
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_NO_CONTENT = ("false", "no_content")
 _ID_LETTERS = "23456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -172,14 +174,14 @@ async def assemble(
     options: Options, settings: Settings, servers: Servers, cards: Cards, models: Models
 ) -> AsyncGenerator[tuple[Parts, Sittings]]:
     """Opens everything that runs need and closes it again: servers first, then journal and tracer."""
+    environ = capturing(settings.telemetry.capture, os.environ)
     async with AsyncExitStack() as stack:
         tracer, journal = options.tracer, options.journal
+        # Closed last: what is warned of while the rest is closed belongs into it.
+        log = Log(options.store() / "logs", content=environ.get(CAPTURE, "").strip().lower() not in _NO_CONTENT)
+        stack.push_async_callback(log.aclose)
         if tracer is None:
-            tracer = make_tracer(
-                options.store(),
-                capturing(settings.telemetry.capture, os.environ),
-                service_per_agent=settings.telemetry.service_per_agent,
-            )
+            tracer = make_tracer(options.store(), environ, service_per_agent=settings.telemetry.service_per_agent)
             stack.push_async_callback(tracer.aclose)
         if journal is None:
             journal = SqliteJournal(options.store() / JOURNAL_FILE, lease=settings.journal.lease)
@@ -199,6 +201,7 @@ async def assemble(
             Seat(
                 journal=journal,
                 tracer=tracer,
+                log=log.add,
                 runner=runners[0],
                 policy=Policy(rules=settings.policy, roles=settings.roles, servers=servers.settings),
                 parallel=settings.tools.parallel,

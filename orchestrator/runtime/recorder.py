@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from orchestrator.events import Event, JournalEvent
+from orchestrator.runtime.logged import logged
 from orchestrator.runtime.noted import noted
 from orchestrator.runtime.publish import public
 from orchestrator.runtime.runstate import RunState
@@ -48,6 +49,7 @@ class Recorder:
         self._unsaved.append(event)
         if self._scope is not None and (note := noted(event)) is not None:
             self._scope.note(*note)
+        self._tree.log(logged(event, before, self.state))
         for told in public(event, before, self.state):
             self._tree.publish(told)
 

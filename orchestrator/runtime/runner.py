@@ -27,6 +27,7 @@ from orchestrator.runtime.team import Kit, Team, digest
 from orchestrator.runtime.tree import Caller, Tree
 from orchestrator.runtime.who import os_user
 from orchestrator.tools.servers import leaf
+from orchestrator.tracing.logs import about
 from orchestrator.tracing.port import RunFacts, RunOutcome
 
 logger = logging.getLogger(__name__)
@@ -64,7 +65,8 @@ class Runner:
 
     async def top(self, tree: Tree, card: AgentCard, launch: Launch) -> RunState:
         """Runs the agent that a person asked, or goes on where an earlier sitting of the same run stopped."""
-        return await self._run(tree, card, launch, None, (tree.role,) if tree.role else ())
+        with about(launch.run, tree.trace.trace_id):
+            return await self._run(tree, card, launch, None, (tree.role,) if tree.role else ())
 
     async def child(self, card: AgentCard, task: str, caller: Caller) -> Answer:
         """Runs an agent for another one; its run is found again by its id when the call is repeated."""
@@ -72,7 +74,8 @@ class Runner:
         run = f"{caller.run}/{caller.call}"
         limits = card.limits.model_copy(update={"steps": card.limits.steps or self._steps})
         launch = Launch(run=run, task=task, limits=limits, parent=caller.run, call=caller.call, depth=caller.depth + 1)
-        state = await self._run(tree, card, launch, caller.ledger, caller.roles)
+        with about(run, tree.trace.trace_id):
+            state = await self._run(tree, card, launch, caller.ledger, caller.roles)
         status, reason, text = status_of(state)
         usage, cost = totals(tree.below(run).values())
         spent = wire.Spent(

@@ -2,8 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import anyio
 
@@ -31,11 +32,12 @@ Publish = Callable[[PublicEvent], None]
 class Seat:
     """Where runs are driven: what outlives them. `parallel` is calls at once, `tool_timeout` in seconds.
 
-    `result_tokens` are what is shown at once of a result.
+    `result_tokens` are what is shown at once of a result. `log` takes a line a step, and never waits or fails.
     """
 
     journal: Journal
     tracer: Tracer
+    log: Callable[[Mapping[str, Any]], None]
     runner: Runner
     policy: Policy
     parallel: int
@@ -127,6 +129,7 @@ class Sittings:
                 tracer=seat.tracer,
                 trace=TraceContext(trace_id="", span_id=""),
                 publish=_harmless(publish),
+                log=seat.log,
                 slots=anyio.CapacityLimiter(seat.parallel),
                 tool_timeout=seat.tool_timeout,
                 result_tokens=seat.result_tokens,

@@ -54,6 +54,7 @@ class Tree:
     tracer: Tracer
     trace: TraceContext
     publish: Callable[[PublicEvent], None]
+    log: Callable[[Mapping[str, Any]], None]
     slots: anyio.CapacityLimiter
     tool_timeout: float
     result_tokens: int

@@ -1,6 +1,7 @@
-"""The file in which spans lie when nobody collects them: `<home>/traces/spans.jsonl`, a span a line."""
+"""Files of lines, and the one in which spans lie when nobody collects them: `<home>/traces/spans.jsonl`."""
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Sequence
@@ -15,24 +16,22 @@ from orchestrator.tracing.spans import Span
 SPANS = "spans.jsonl"
 
 
-class SpanFile:
+class LineFile:
     """Appends to `path`, which only its owner may read. Several processes may: each batch is a single write.
 
-    A file that would grow above `limit` bytes is renamed `spans.<time>.jsonl`; the newest `keep` of them are kept.
+    A file that would grow above `limit` bytes is renamed `<name>.<time>.jsonl`; the newest `keep` of them are kept, or
+    all.
     """
 
-    def __init__(self, path: Path, *, limit: int = 100_000_000, keep: int = 3) -> None:
+    def __init__(self, path: Path, *, limit: int, keep: int | None = None) -> None:
         self.path = path
         self._limit = limit
         self._keep = keep
 
-    def write(self, spans: Sequence[Span]) -> None:
-        """Raises:
-        OSError: the file could not be opened or written.
-        """
-        self.append(b"".join([_line(span) for span in spans]))
-
     def append(self, data: bytes) -> None:
+        """Raises:
+        OSError: the file could not be opened or wholly written.
+        """
         make_private(self.path.parent)
         with contextlib.suppress(OSError):  # there is none, or another process was quicker
             if 0 < self.path.stat().st_size > self._limit - len(data):
@@ -40,15 +39,28 @@ class SpanFile:
         # Opened for each batch: another process may have renamed it since.
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(file, data)
+            if os.write(file, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         finally:
             os.close(file)
 
     def _rotate(self) -> None:
         # Another process may have done so a moment ago; then a small file is renamed as well, and nothing is lost.
         self.path.rename(self.path.with_name(f"{self.path.stem}.{time.time_ns()}{self.path.suffix}"))
-        for old in _rotated(self.path)[: -self._keep]:
-            old.unlink(missing_ok=True)
+        if self._keep is not None:
+            for old in _rotated(self.path)[: -self._keep]:
+                old.unlink(missing_ok=True)
+
+
+class SpanFile(LineFile):
+    def __init__(self, path: Path, *, limit: int = 100_000_000, keep: int = 3) -> None:
+        super().__init__(path, limit=limit, keep=keep)
+
+    def write(self, spans: Sequence[Span]) -> None:
+        """Raises:
+        OSError: the file could not be opened or written.
+        """
+        self.append(b"".join([_line(span) for span in spans]))
 
 
 def span_files(folder: Path) -> list[Path]:
