@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cli.progress import printable
+from orchestrator.cli.progress import printable, say
 from orchestrator.cli.running import options, waiting
-from orchestrator.config import home
+from orchestrator.config import Settings, hide_secrets, home
 from orchestrator.errors import ConfigurationError, UnknownRun
 from orchestrator.masking import mask
 from orchestrator.options import Options
@@ -78,7 +78,7 @@ async def agents(arguments: Namespace) -> int:
 
 
 async def runs(arguments: Namespace) -> int:
-    options(arguments).load_settings()  # what is to be masked
+    chosen = looking(arguments)
     if arguments.action == "audit":
         # Only this command needs it.
         from orchestrator.cli.auditing import audit  # noqa: PLC0415
@@ -87,8 +87,8 @@ async def runs(arguments: Namespace) -> int:
     if arguments.action == "show":
         if arguments.run_id is None:
             raise ConfigurationError("`runs show` needs a run's id, or `last`")
-        return await _show(options(arguments), arguments.run_id, as_json=arguments.json)
-    journal = open_journal(options(arguments))
+        return await _show(chosen, arguments.run_id, as_json=arguments.json)
+    journal = open_journal(chosen)
     try:
         rows = await journal.runs()
     finally:
@@ -102,6 +102,22 @@ async def runs(arguments: Namespace) -> int:
     if not rows:
         print("no runs yet")
     return 0
+
+
+def looking(arguments: Namespace) -> Options:
+    """The options of a command that only shows old runs, and hides what the configuration says is to be hidden.
+
+    One that is wrong is no reason not to look: it is warned of, and the usual is hidden.
+    """
+    chosen = options(arguments)
+    try:
+        chosen.load_settings()
+    except ConfigurationError as error:
+        hide_secrets(Settings(), os.environ)
+        for problem in error.problems:
+            say(f"warning: {problem}")
+        say("warning: without the configuration, only the usual secrets and personal data are masked here")
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)

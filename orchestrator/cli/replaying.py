@@ -11,7 +11,7 @@ import anyio
 
 from orchestrator.cli.drawing import Paper, lines
 from orchestrator.cli.interrupts import parking
-from orchestrator.cli.listing import open_journal, resolve_run
+from orchestrator.cli.listing import looking, open_journal, resolve_run
 from orchestrator.cli.progress import say
 from orchestrator.cli.running import options, overlaid, report, run_options, watching
 from orchestrator.errors import ConfigurationError, UnknownRun
@@ -33,7 +33,7 @@ async def replay(arguments: Namespace) -> int:
         return await _run_on(arguments)
     if arguments.otlp is not None:
         return await _send(arguments)
-    options(arguments).load_settings()  # what is to be masked
+    looking(arguments)
     run = await _read(arguments)
     if arguments.json:
         print(run.model_dump_json())

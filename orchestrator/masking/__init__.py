@@ -4,10 +4,10 @@ What is hidden is the same in the whole process, as are its logs and its standar
 orchestrator does no harm, and to hide too little does.
 """
 
-from orchestrator.masking.masks import SECRET, Mask
-from orchestrator.masking.names import names_secret
+from orchestrator.masking.masks import SECRET, SHORTEST_SECRET, Mask
+from orchestrator.masking.names import ends_with, may_name_secret, names_secret
 
 mask = Mask()
 """The mask of this process. Settings extend it when they are loaded, and servers and models with their secrets."""
 
-__all__ = ["SECRET", "Mask", "mask", "names_secret"]
+__all__ = ["SECRET", "SHORTEST_SECRET", "Mask", "ends_with", "mask", "may_name_secret", "names_secret"]

@@ -11,7 +11,7 @@ from orchestrator.masking.names import STEMS, compiled, ends_with, names_secret,
 from orchestrator.masking.patterns import DETECTORS, Detector, number
 
 SECRET = "[secret]"
-SHORTEST_SECRET = 8
+SHORTEST_SECRET = 6
 """Characters of a known secret that is looked for as it is; a shorter one would be found in ordinary words."""
 
 _PASSES = 4

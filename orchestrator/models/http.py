@@ -18,6 +18,7 @@ import anyio
 import httpx2
 
 from orchestrator.errors import ConfigurationError, ModelError
+from orchestrator.masking import SECRET
 from orchestrator.messages import Prices, Usage
 from orchestrator.models.acting import ActingCodec
 from orchestrator.models.anthropic import ANTHROPIC_URL, AnthropicCodec
@@ -266,7 +267,7 @@ class HttpModel:
     def _said(self, message: str) -> str:
         """The message with its place, and without any secret that a server repeated."""
         for secret in self._secrets:
-            message = message.replace(secret, "***")
+            message = message.replace(secret, SECRET)
         return f"model {self._name!r} at {self._url.copy_with(query=None)}: {message}"
 
     @property

@@ -25,6 +25,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, BaseModel, Field, ValidationError
 
 from orchestrator.config import ServerSettings
+from orchestrator.masking import mask
 from orchestrator.tools.vault import Vault
 from orchestrator.tools.web import SignInNeeded, shown
 
@@ -49,14 +50,21 @@ async def load(vault: Vault) -> SignIn | None:
     if text is None:
         return None
     try:
-        return SignIn.model_validate_json(text)
+        return _hidden(SignIn.model_validate_json(text))
     except ValidationError:
         logger.warning("the sign-in to %s is damaged: sign in again", shown(httpx2.URL(vault.url)))
         return None
 
 
 async def save(vault: Vault, sign_in: SignIn) -> None:
-    await run_sync(vault.save, sign_in.model_dump_json(exclude_none=True))
+    await run_sync(vault.save, _hidden(sign_in).model_dump_json(exclude_none=True))
+
+
+def _hidden(sign_in: SignIn) -> SignIn:
+    """Its secrets are masked in this process from now on: a server may repeat what it was sent."""
+    found = (sign_in.tokens.access_token, sign_in.tokens.refresh_token, sign_in.client.client_secret)
+    mask.extend(secrets=filter(None, found))
+    return sign_in
 
 
 class Storage:

@@ -38,7 +38,7 @@ _READ, _SHOWN = 2_000, 300
 """Characters of a value that are masked, and those of them that are written: it is a summary."""
 
 _CONTENT = frozenset({"task", "text", "arguments", "result", "answer", "note"})
-_OURS = frozenset({"level", "event", "run_id", "trace_id", "previous", "state"})
+_OURS = frozenset({"level", "event", "run_id", "trace_id", "call", "previous", "state"})
 """Words and numbers of ours, in which there is nothing to hide."""
 
 _logger = logging.getLogger("orchestrator.tracing")

@@ -15,6 +15,7 @@ from tests.support.command import EFFECTS, Ended, call, orchestrator, plain, rec
 pytestmark = [pytest.mark.xdist_group("audit"), pytest.mark.requirement("F3")]
 
 ME = pwd.getpwuid(os.getuid()).pw_name
+HOLDING = Path(__file__).parents[1] / "support" / "holding_server.py"
 CONFIG = '[roles.clerk]\ntools = ["fx__*", "agents__*"]\n'
 
 
@@ -95,6 +96,26 @@ def test_every_request_call_and_approval_is_a_record(folder: Path) -> None:
     assert [each["tokens"] for each in records if each["kind"] == "model"] == [110] * 4
     [verdict] = [each for each in records if each["outcome"] == "approved"]
     assert verdict["detail"] == "fine"
+
+
+def test_what_a_server_asks_and_what_it_was_answered_are_records(tmp_path: Path) -> None:
+    write_cards(tmp_path, lone='tools: ["fx__*"]')
+    servers(tmp_path / ".mcp.json", fx=plain(HOLDING, tmp_path / "ledger"))
+    (tmp_path / "orchestrator.toml").write_text('[policy]\nallow = ["*"]\n')
+    model = record(tmp_path / "r.jsonl", {"calls": [call("fx__book", city="Rome")]}, {"text": "Done."})
+    team = ["--agent", "lone", "--agents", "cards", "--model", model]
+    parked = orchestrator("run", "the job", *team, "--json", folder=tmp_path)
+    assert parked.code == 4, parked.err
+    answer = ["--arguments", '{"seats": 2}']
+    assert orchestrator("approve", parked.json["run_id"], *answer, folder=tmp_path).code == 0
+    assert orchestrator("resume", "last", folder=tmp_path).code == 0
+    records = audit(tmp_path, "--run", "last", "--tool", "fx__book", "--json").json["records"]
+    asked, answered, done = ([each[key] for key in ("kind", "outcome", "call", "by")] for each in records)
+    assert asked == ["approval", "asked by the server", "t1.1", ME]
+    assert answered == ["approval", "approved", "t1.1", ME]
+    assert done == ["tool", "ok", "t1.1", ME]
+    assert "Rome" in records[0]["detail"]
+    assert '"seats": 2' in records[1]["detail"]
 
 
 def test_a_limit_is_a_record(folder: Path) -> None:

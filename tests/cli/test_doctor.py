@@ -169,8 +169,8 @@ def test_a_disabled_server_is_left_alone(looked: Ended) -> None:
 
 def test_no_secret_is_in_any_output(looked: Ended, folder: Path) -> None:
     assert finding(looked, "server remote", "`X-Api-Key`")["level"] == "warning"
-    assert server(looked, "remote")["url"] == "http://127.0.0.1:9/mcp?api_key=***"
-    assert server(looked, "gone")["command"] == "/nowhere/at-all --token *** postgres://***@db/x"
+    assert server(looked, "remote")["url"] == "http://127.0.0.1:9/mcp?api_key=[secret]"
+    assert server(looked, "gone")["command"] == "/nowhere/at-all --token [secret] postgres://[secret]@db/x"
     text = orchestrator("doctor", "--offline", folder=folder)
     for said in (looked.out, text.out, text.err):
         assert SECRET not in said

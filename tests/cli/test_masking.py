@@ -131,10 +131,24 @@ def test_the_journal_holds_everything_and_is_readable_by_its_owner_alone(told: T
 )
 def test_a_wrong_pattern_is_said_with_its_line(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "orchestrator.toml").write_text(f"[telemetry]\n{line}\n")
-    ended = orchestrator("runs", folder=tmp_path)
+    ended = orchestrator("agents", folder=tmp_path)
     assert ended.code == 2
     assert message in ended.err
     assert "orchestrator.toml:2" in ended.err
+
+
+@pytest.mark.parametrize(
+    "view", [("runs",), ("runs", "show", "last"), ("runs", "audit"), ("replay", "last")], ids=" ".join
+)
+def test_old_runs_can_be_looked_at_whatever_the_configuration_says(told: Told, view: tuple[str, ...]) -> None:
+    config = told.folder / "wrong.toml"
+    config.write_text("[telemetry]\nmask = ['(']\n")
+    ended = told.command(*view, "--config", config)
+    assert ended.code == 0, ended.err
+    assert "warning: " in ended.err
+    assert "wrong.toml:2" in ended.err
+    assert "is no regular expression" in ended.err
+    clean(ended.out, but=(OWN, KNOWN))
 
 
 def test_capture_is_off_unless_it_is_asked_for(tmp_path: Path) -> None:
