@@ -71,6 +71,36 @@ def test_from_a_refusal_to_a_run(tmp_path: Path, sums: Authority) -> None:
     assert (again.code, again.err) == (0, "there was no sign-in to `sums`\n")
 
 
+@pytest.mark.requirement("F4", "F5")
+def test_a_token_that_a_server_repeats_is_shown_nowhere(tmp_path: Path) -> None:
+    with guarded(repeating=True) as (url, _):
+        servers(tmp_path / ".mcp.json", sums={"type": "http", "url": url})
+        token, said = repeated(tmp_path)
+    assert len(token) > 20
+    assert not [text for text in said if token in text]
+    assert '"result":"[secret]"' in said[0]
+
+
+def repeated(tmp_path: Path) -> tuple[str, list[str]]:
+    """A token that a server repeats in a run, and what is said of that run: log, spans, standard error."""
+    process = start("login", "sums", folder=tmp_path, env=browser(tmp_path))
+    assert process.stderr is not None
+    httpx2.get(process.stderr.readline().split()[-1], follow_redirects=True)
+    assert end(process).code == 0
+    model = record(
+        tmp_path / "r.jsonl",
+        {"agent": "generalist", "calls": [call("sums__repeat_token")]},
+        {"agent": "generalist", "text": "done"},
+    )
+    capture = {**NO_KEYRING, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"}
+    job = ("run", "who", "--agent", "generalist", "--approve", "all", "--model", model, "--json")
+    ended = orchestrator(*job, folder=tmp_path, env=capture)
+    assert ended.code == 0, ended.err
+    token = ended.json["steps"][0]["actions"][0]["observation"]
+    files = [*(tmp_path / "home/logs").iterdir(), tmp_path / "home/traces/spans.jsonl"]
+    return token, [*(file.read_text() for file in files), ended.err]
+
+
 def test_a_person_at_a_terminal_gets_a_browser(tmp_path: Path, sums: Authority) -> None:
     above, below = pty.openpty()
     env = environment(tmp_path / "home", browser(tmp_path))

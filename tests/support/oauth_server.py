@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -110,9 +111,12 @@ class Authority:
 
 @contextlib.contextmanager
 def guarded(
-    *, registration: bool = True, transport: str = "http", step_up: bool = False
+    *, registration: bool = True, transport: str = "http", step_up: bool = False, repeating: bool = False
 ) -> Iterator[tuple[str, Authority]]:
-    """The URL of the MCP server, and who says who may come in. With `step_up`, calls need one scope more."""
+    """The URL of the MCP server, and who says who may come in. With `step_up`, calls need one scope more.
+
+    `repeating` adds a tool that answers with the token it was called with.
+    """
     authority = Authority()
     issuer, resource = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     url = f"{resource}/{'mcp' if transport == 'http' else 'sse'}"
@@ -129,6 +133,14 @@ def guarded(
     @server.tool()
     async def add(a: int, b: int) -> int:
         return a + b
+
+    async def repeat_token() -> str:
+        token = get_access_token()
+        assert token is not None
+        return token.token
+
+    if repeating:
+        server.add_tool(repeat_token)
 
     app: Any = server.streamable_http_app() if transport == "http" else server.sse_app()
     app = StepUp(app, authority) if step_up else app
