@@ -48,7 +48,7 @@ class ActingCodec(ChatCodec):
             return super().body(messages, tools, max_output_tokens)
         native = [as_object(message) for message in as_list(parse(b"[" + b",".join(messages) + b"]"))]
         offered = [as_object(tool) for tool in as_list(parse(tools))] if tools else []
-        said, settings = rewritten(mode, native, offered, shut, weak=self.weak)
+        said, settings = rewritten(mode, native, offered, frozenset(shut), weak=self.weak)
         whole = super().body([dump(message) for message in said], b"", max_output_tokens)
         kept = {name: value for name, value in settings.items() if name not in self._refused}
         return whole[:-1] + b"," + dump(kept)[1:] if kept else whole

@@ -41,7 +41,7 @@ class ModelRequest:
     max_output_tokens: int
     body: bytes
     attempt: int = 1
-    shut: frozenset[str] = frozenset()
+    shut: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Grant, Ledger, Refusal, Request
 from orchestrator.runtime.reading import is_final, read
 from orchestrator.runtime.recorder import Recorder
-from orchestrator.runtime.requests import closed_in, draft_of
+from orchestrator.runtime.requests import Closed, draft_of
 from orchestrator.runtime.result import totals
 from orchestrator.runtime.runstate import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait
 from orchestrator.runtime.state import decide
@@ -261,7 +261,7 @@ class Loop:
         self._limit("timeout", detail, closing=False)
 
     def _request(self, step: Think, draft: Draft, grant: Grant) -> ModelRequest:
-        shut = closed_in(draft, self.state, step.turn)
+        shut = Closed(draft, self.state, step.turn)
         body = self._agent.model.codec.body(draft.encoded, draft.encoded_tools, grant.output, shut)
         return ModelRequest(
             agent=self._agent.name,

@@ -1,6 +1,6 @@
 """The requests of a run, rebuilt from its events by the code that made them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.events import JournalEvent, ModelIntent, RunForked, RunStarted, ToolsChanged
@@ -46,9 +46,25 @@ def draft_of(prompt: Prompt, state: RunState, *, closing: bool, images: Mapping[
     )
 
 
-def closed_in(draft: Draft, state: RunState, turn: int) -> frozenset[str]:
-    """The tools of a request that lead nowhere now."""
-    return closed(state, turn, frozenset(tool.name for tool in draft.tools))
+@dataclass(frozen=True, slots=True)
+class Closed(Collection[str]):
+    """The tools of a request that lead nowhere now; found out when a wire asks, since it takes a walk over the run."""
+
+    draft: Draft
+    state: RunState
+    turn: int
+
+    def names(self) -> frozenset[str]:
+        return closed(self.state, self.turn, frozenset(tool.name for tool in self.draft.tools))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self.names())
 
 
 def facts(state: RunState) -> str:
@@ -81,7 +97,7 @@ def rebuilt(
             draft = draft_of(prompt, state, closing=event.closing, images=images)
             # The output limit is what was reserved beyond the input.
             limit = event.reserved - draft.input_tokens
-            shut = closed_in(draft, state, event.turn)
+            shut = Closed(draft, state, event.turn)
             body = codec.body(draft.encoded, draft.encoded_tools, limit, shut)
             checked = draft.digest == event.request
             requests.append(Rebuilt(turn=event.turn, attempt=event.attempt, body=body, checked=checked))
