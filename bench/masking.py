@@ -1,38 +1,12 @@
 """Time to mask hostile text, by its length: sixteen times the text may take about sixteen times as long.
 
-    .venv/bin/python bench/masking.py
+    .venv/bin/python -m bench.masking
 """
 
 import time
 
 from orchestrator.masking import mask
-
-PIECES = [
-    "a",
-    "1",
-    "1 ",
-    "a@",
-    "@a.",
-    "a.a@",
-    "://",
-    "://a",
-    "sk-",
-    "eyJa.",
-    "-----BEGIN PRIVATE KEY-----",
-    "password=",
-    '"',
-    "password: '",
-    "\\",
-    "token",
-    "+1 ",
-    "Bearer ",
-    "passwordpassword",
-    '\\"password\\": \\"',
-    "4111 ",
-    "-----",
-    "[",
-    "{",
-]
+from tests.masking.pieces import HOSTILE
 
 
 def seconds(piece, length):
@@ -42,6 +16,6 @@ def seconds(piece, length):
     return time.thread_time() - began
 
 
-for piece in PIECES:
+for piece in HOSTILE:
     short, long = (min(seconds(piece, length) for _ in range(5)) for length in (4_000, 64_000))
     print(f"{piece!r:36} {1e3 * short:8.2f} ms for 4,000  {1e3 * long:8.2f} ms for 64,000  {long / short:6.1f}x")

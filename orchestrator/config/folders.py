@@ -1,8 +1,10 @@
 """Where things lie: state, bundled cards and servers, and the files that are found without being named."""
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from secrets import token_hex
 from typing import Literal
 
 from orchestrator.config.servers import ServerSettings
@@ -32,6 +34,22 @@ def make_private(folder: Path) -> None:
     if not folder.is_dir():
         make_private(folder.parent)  # `mkdir(parents=True)` gives its mode to the last folder alone
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_private(file: Path, text: str) -> None:
+    """Replaces a file at once, whole or not at all; nobody but its owner may read it at any time.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    make_private(file.parent)
+    draft = file.with_name(f"{file.name}.{token_hex(4)}")
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+            stream.write(text)
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def bundled_folder(kind: Literal["agents", "mcp_servers"]) -> Path:

@@ -4,14 +4,11 @@ It speaks to httpx2's transports, not to its client: requests are bytes already 
 authentication flow, which is a third of the time of a request. Imported only when such a model is used.
 """
 
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
-from urllib.request import getproxies, proxy_bypass
 from zlib import compress
 
 import anyio
@@ -34,6 +31,7 @@ from orchestrator.models.failures import (
     takes_no_tools,
 )
 from orchestrator.models.flavours import flavour_of
+from orchestrator.models.lanes import Lanes
 from orchestrator.models.learned import CUTS, NO_SCHEMAS, NO_TOOLS, NO_USAGE, learned_at
 from orchestrator.models.lenient import as_list, as_object, parse
 from orchestrator.models.reply import Assembly, ChatReply, ReplyReader
@@ -42,8 +40,6 @@ from orchestrator.models.wire import MADE_BY
 
 # Seconds. `read` is between two chunks: reasoning models are silent for long. Limits of the whole are the caller's.
 TIMEOUTS = {"connect": 10.0, "read": 120.0, "write": 30.0, "pool": None}
-KEEPALIVE = 60.0  # seconds; a connection should outlive the tool calls between two turns
-LANE = 4  # requests at once over one pool: httpx2 looks at all connections of a pool twice a request
 PATIENCE = 0.5  # seconds for a server to close a stream that it has called done
 
 
@@ -98,7 +94,7 @@ class HttpModel:
         self._learned = learned_at(str(options.base_url), name)
         self._secrets = [value for value in (options.api_key, *options.headers.values()) if value and len(value) > 5]
         self._headers = _headers(self._url, api, options, key_name)
-        self._lanes = _Lanes(self._url)
+        self._lanes = Lanes(self._url)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r}, url={str(self._url)!r})"
@@ -391,55 +387,3 @@ async def _read(response: httpx2.Response) -> bytes:
 
 def _named(error: httpx2.TransportError) -> str:
     return f"{type(error).__name__} {error}".strip()
-
-
-@dataclass(slots=True, eq=False)
-class _Lane:
-    transport: httpx2.AsyncHTTPTransport
-    busy: int = 0
-
-
-class _Lanes:
-    """Several pools of few connections each, since the time of a request grows with the connections of its pool."""
-
-    def __init__(self, url: httpx2.URL) -> None:
-        self._url = url
-        self._lanes: list[_Lane] = []
-
-    @contextmanager
-    def one(self) -> Generator[httpx2.AsyncHTTPTransport]:
-        """The first that has room: connections that are open already are used before new ones."""
-        lane = next((lane for lane in self._lanes if lane.busy < LANE), None)
-        if lane is None:
-            lane = _Lane(self._transport())
-            self._lanes.append(lane)
-        lane.busy += 1
-        try:
-            yield lane.transport
-        finally:
-            lane.busy -= 1
-
-    async def aclose(self) -> None:
-        lanes, self._lanes = self._lanes, []
-        for lane in lanes:
-            await lane.transport.aclose()
-
-    def _transport(self) -> httpx2.AsyncHTTPTransport:
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=LANE, keepalive_expiry=KEEPALIVE)
-        return httpx2.AsyncHTTPTransport(verify=self._tls, limits=limits, proxy=self._proxy)
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        """One for all: reading the certificates takes 50 to 200 ms, so plain HTTP goes without them."""
-        plain = self._url.scheme == "http" and self._proxy is None
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else httpx2.create_ssl_context()
-
-    @cached_property
-    def _proxy(self) -> str | None:
-        """The environment's proxy for this server (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`); never for loopback."""
-        host = self._url.host
-        proxies = getproxies()
-        found = proxies.get(self._url.scheme) or proxies.get("all")
-        if not found or host in ("localhost", "127.0.0.1", "::1") or proxy_bypass(host):
-            return None
-        return found if "://" in found else f"http://{found}"

@@ -37,6 +37,7 @@ _FUNCTION = re.compile(r"<function=([\w.-]+)>\s*")
 _BRACKET = re.compile(r"\"(?:[^\"\\]|\\.)*\"?|“[^”]*”?|(?<=[{\[:,(])\s*'(?:[^'\\]|\\.)*'?|[{}\[\]｛｝［］]", re.DOTALL)
 _OPENING = re.compile(r"[{｛]")
 _OPENS: Final = "{[｛［"
+_CALL_OF_A_WORD: Final = r"\((?:\s*\w+\s*=|\s*[\"'{\[]|\))"
 _NAMED = re.compile(r"""["'“](?:name|tool|tool_name|action|function)["'”]\s*[:：]\s*["'“]([\w.-]+)["'”]""")
 
 
@@ -151,11 +152,17 @@ class _Reading:
         if inner := as_object(fields.get("function")) or as_object(fields.get("function_call")):
             yield from self._calls_in(inner)
         elif (
-            len(fields) == 1 and (name := self._names.get(key := next(iter(fields)))) and isinstance(fields[key], dict)
+            len(fields) == 1 and (name := self._names.get(key := next(iter(fields)))) and self._keyed(key, fields[key])
         ):
             yield name, dump(fields[key]).decode()
         elif name := next((self._names[n] for n in self._said(fields) if n in self._names), None):
             yield from self._arguments(name, fields)
+
+    def _keyed(self, key: str, value: Any) -> bool:
+        """Whether a value under a tool's name are its arguments; under a word of the language it may be an answer."""
+        if not isinstance(value, dict):
+            return False
+        return not is_word(key) or (bool(value) and as_object(value).keys() <= self._properties[self._names[key]])
 
     def _arguments(self, name: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         key = next((key for key in _ARGUMENTS if key in fields and key not in self._properties[name]), None)
@@ -164,7 +171,7 @@ class _Reading:
         if key is not None:
             given = fields[key]
             yield name, given if isinstance(given, str) else dump({} if given is None else given).decode()
-        elif not rest or rest.keys() <= self._properties[name]:
+        elif rest.keys() <= self._properties[name] and (rest or not all(map(is_word, self._said(fields)))):
             yield name, dump(rest).decode()
 
     def _said(self, fields: Mapping[str, Any]) -> Iterator[str]:
@@ -191,16 +198,24 @@ class _Reading:
         return dump(given).decode()
 
     def _suspicion(self) -> str:
-        """The part of a text that is no call, and yet nothing that a person should get as an answer."""
+        """The part of a text that is no call, and yet nothing that a person should get as an answer.
+
+        A tool whose name is a word of the language says little where it stands in prose.
+        """
+        fragments = [
+            self._text[start : span_of(self._text, start)[0]]
+            for start in [match.start() for match in _OPENING.finditer(self._text)][:_MOST_OBJECTS]
+        ]
+        objects = [(fragment, as_object(_value(fragment))) for fragment in fragments]
         for name, tool in self._names.items():
-            if found := re.search(rf"\b{re.escape(name)}\s*\(", self._text):
+            bracket = _CALL_OF_A_WORD if is_word(name) else r"\s*\("
+            if found := re.search(rf"\b{re.escape(name)}{bracket}", self._text):
                 return self._text[found.start() :]
             if not re.search(rf"\b{re.escape(name)}\b", self._text):
                 continue
-            for start in [match.start() for match in _OPENING.finditer(self._text)][:_MOST_OBJECTS]:
-                fragment = self._text[start : span_of(self._text, start)[0]]
-                keys = as_object(_value(fragment)).keys()
-                if keys and (keys <= self._properties[tool] or keys & {*_NAMES, *_ARGUMENTS}):
+            for fragment, fields in objects:
+                alike = fields.keys() <= self._properties[tool] or fields.keys() & {*_NAMES, *_ARGUMENTS}
+                if name in self._said(fields) or (fields and alike and not is_word(name)):
                     return fragment
         whole = _TAGS.sub("", self._text).strip()
         fields = as_object(_value(whole)) if whole.startswith(("{", "｛")) else {}
@@ -214,6 +229,11 @@ class _Reading:
             at = max(at, end)
         text = _TAGS.sub("", text + self._text[at:])
         return re.sub(r"\n{3,}", "\n\n", re.sub(r"^[\s\[\],]+$", "", text)).strip()
+
+
+def is_word(name: str) -> bool:
+    """Whether a name may stand in ordinary text as well: `search`, but not `web__search` or `getOrder`."""
+    return name.isalpha() and name[1:].islower()
 
 
 def names_of(tools: Sequence[ToolSpec]) -> dict[str, str]:

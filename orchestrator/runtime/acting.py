@@ -11,6 +11,7 @@ import anyio.abc
 
 from orchestrator.events import ApprovalAsked, Effect, HookApplied, ToolInDoubt, ToolIntent, ToolResult, ToolRetried
 from orchestrator.models.base import CallReady
+from orchestrator.models.lenient import is_object
 from orchestrator.runtime import wire, words
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.asking import Asking
@@ -20,7 +21,6 @@ from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.observing import observe
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.runstate import CallState
-from orchestrator.runtime.state import is_object
 from orchestrator.runtime.tree import CALLER, Caller, Tree
 from orchestrator.tools import results
 from orchestrator.tools.arguments import InvalidArguments, canonical

@@ -10,10 +10,12 @@ from dataclasses import replace
 
 from orchestrator.messages import ToolCall
 from orchestrator.models.base import ModelReply
+from orchestrator.models.repair import is_object
 from orchestrator.models.written import Written, read_calls
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.grounding import invents
 from orchestrator.runtime.runstate import RunState
+from orchestrator.tools.arguments import InvalidArguments
 from orchestrator.tools.toolset import Offer
 
 
@@ -23,7 +25,7 @@ def read(reply: ModelReply, agent: Agent, state: RunState, *, closing: bool) -> 
     `closing`: no tools were offered, so that a call is no answer there either.
     """
     text = reply.message.text
-    if reply.message.calls or not text.strip():
+    if reply.message.calls or not text.strip() or _is_output(text, agent):
         return reply, ""
     written = read_calls(text, agent.specs, cut=reply.finish == "length")
     if closing and agent.model.codec.weak and invents(state, text):
@@ -44,6 +46,17 @@ def is_final(reply: ModelReply, agent: Agent, problem: str) -> bool:
     """Whether a weak model is done; what it has found out is then put into an answer by a request of its own."""
     done = reply.final or bool(reply.message.text.strip())
     return agent.model.codec.weak and bool(agent.specs) and done and not problem and not reply.message.calls
+
+
+def _is_output(text: str, agent: Agent) -> bool:
+    """Whether a text is what the card asks for, whatever else it may look like. A form that asks nothing fits all."""
+    if agent.output is None or not (agent.card.output or {}).get("required"):
+        return False
+    try:
+        found = json.loads(text)
+        return is_object(found) and bool(agent.output.check(found))
+    except (ValueError, RecursionError, InvalidArguments):
+        return False
 
 
 def _unread(written: Written, offers: Mapping[str, Offer]) -> str:

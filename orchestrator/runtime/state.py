@@ -45,6 +45,7 @@ from orchestrator.messages import (
     Usage,
     UserMessage,
 )
+from orchestrator.models.lenient import is_object
 from orchestrator.runtime.runstate import (
     Act,
     CallState,
@@ -397,11 +398,3 @@ def _as_sent(state: CallState) -> ToolCall:
     if state.arguments is None or is_object(state.call.arguments):
         return state.call
     return replace(state.call, arguments=json.dumps(state.arguments, ensure_ascii=False))
-
-
-def is_object(text: str) -> bool:
-    """Whether a text is a whole JSON object."""
-    try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
-        return False

@@ -9,14 +9,13 @@ imported.
 import hashlib
 import json
 import logging
-import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from orchestrator.config import ServerSettings
-from orchestrator.config.folders import make_private
+from orchestrator.config.folders import write_private
 from orchestrator.config.names import sanitise
 from orchestrator.models.repair import is_list, is_object
 
@@ -67,12 +66,8 @@ class Memory:
         """Writes the file if anything changed: whole or not at all. Where that fails, nothing is remembered."""
         if (text := _text(self.record)) == self._saved:
             return
-        draft = self.path.with_suffix(f".{os.getpid()}")
         try:
-            make_private(self.path.parent)
-            with open(draft, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                file.write(text)
-            draft.replace(self.path)
+            write_private(self.path, text)
             self._saved = text
         except OSError as error:
             logger.debug("%s cannot be written: %s", self.path, error)

@@ -2,15 +2,12 @@
 
 import hashlib
 import logging
-import os
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from secrets import token_hex
 
 import httpx2
 
-from orchestrator.config.folders import make_private
+from orchestrator.config.folders import write_private
 from orchestrator.tools.web import shown
 
 logger = logging.getLogger(__name__)
@@ -47,7 +44,7 @@ class Vault:
             return None
 
     def save(self, text: str) -> None:
-        self._write(IN_KEYRING if self._in_keyring(text) else text)
+        write_private(self.file, IN_KEYRING if self._in_keyring(text) else text)
 
     def forget(self) -> bool:
         """Whether there was anything to forget."""
@@ -74,16 +71,3 @@ class Vault:
             logger.info("the system's keyring cannot be used: %s", error)
             return False
         return True
-
-    def _write(self, text: str) -> None:
-        """Replaces the file at once, and no one else may read it at any time."""
-        make_private(self.file.parent)
-        new = self.file.with_name(f"{self.file.name}.{token_hex(4)}")
-        try:
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                file.write(text)
-            new.replace(self.file)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                new.unlink()
-            raise

@@ -124,3 +124,12 @@ def test_what_was_sent_back_stays_so_after_a_resume(tmp_path: Path) -> None:
 def test_a_schema_that_is_no_object_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"output: .*\"object\""):
         on(tmp_path, "x", team=boss(output={"type": "array", "items": {}})).run()
+
+
+@pytest.mark.requirement("B10")
+def test_an_answer_of_the_right_form_is_no_call_though_it_looks_like_one(tmp_path: Path) -> None:
+    """`{"look": {"text": …}}` is how some models call `fx__look`; here it is what the card asks for."""
+    schema = {"type": "object", "properties": {"look": {"type": "object"}}, "required": ["look"]}
+    answer = json.dumps({"look": {"text": "a"}})
+    stage = Stage(tmp_path, {("boss", 1): answer}, boss(output=schema, tools=("fx__*",)))
+    assert (stage.run().answer, stage.effects["look"]) == (answer, 0)

@@ -39,6 +39,7 @@ FORMS = {
     '{"name": "shop__get_order", "arguments": "{\\"order_id\\": 1043}"}}]}',
     "flat": '{"action": "shop__get_order", "order_id": 1043}',
     "keyed": '{"shop__get_order": {"order_id": 1043}}',
+    "keyed by its short name": '{"get_order": {"order_id": 1043}}',
     "prose": 'I will look it up: {"name": "shop__get_order", "arguments": {"order_id": 1043}} One moment.',
     "python quotes": "{'name': 'shop__get_order', 'arguments': {'order_id': 1043}}",
     "trailing comma": '{"name": "shop__get_order", "arguments": {"order_id": 1043,},}',
@@ -91,6 +92,9 @@ def test_several_calls_and_the_text_around_them() -> None:
         ('The tool get_order takes {"order_id": 1}.', "shop__get_order"),
         ("Call get_order(1043) first.", "shop__get_order"),
         ('{"name": "no_such_tool", "arguments": {"a": 1}}', ""),
+        ('Next: read(path="a.txt") and so on.', "files__read"),
+        ('{"name": "read", "file": "a.txt"}', "files__read"),
+        ('{"action": "read"}', "files__read"),
     ],
 )
 def test_what_only_looks_like_a_call_is_a_doubt_with_its_fragment(text: str, named: str) -> None:
@@ -111,6 +115,10 @@ def test_what_only_looks_like_a_call_is_a_doubt_with_its_fragment(text: str, nam
         '{"name": "Ana", "to": "Riga"}',
         "Use a { carefully } (and get on).",
         "I looked with shop__get_order, and it is pending.",
+        "I read (twice) all that you send (see above).",
+        'What I read: {"path": "a.txt", "lines": 3} and {"path": "b.txt"}',
+        '{"read": {"path": "a.txt", "lines": 3}}',
+        '{"read": {}}',
     ],
 )
 def test_an_answer_stays_an_answer(text: str) -> None:

@@ -1,0 +1,28 @@
+"""Pieces of which hostile text is made: each begins what some pattern looks for, over and over."""
+
+HOSTILE = [
+    "a",
+    "1",
+    "1 ",
+    "a@",
+    "@a.",
+    "a.a@",
+    "://",
+    "://a",
+    "sk-",
+    "eyJa.",
+    "-----BEGIN PRIVATE KEY-----",
+    "password=",
+    '"',
+    "password: '",
+    "\\",
+    "token",
+    "+1 ",
+    "Bearer ",
+    "passwordpassword",
+    '\\"password\\": \\"',
+    "4111 ",
+    "-----",
+    "[",
+    "{",
+]
