@@ -173,16 +173,18 @@ class Parts:
 async def assemble(
     options: Options, settings: Settings, servers: Servers, cards: Cards, models: Models
 ) -> AsyncGenerator[tuple[Parts, Sittings]]:
-    """Opens everything that runs need and closes it again: servers first, then journal and tracer."""
+    """Opens everything that runs need and closes it again: servers and tracer at once, then the journal."""
     environ = capturing(settings.telemetry.capture, os.environ)
     async with AsyncExitStack() as stack:
-        tracer, journal = options.tracer, options.journal
+        tracer, journal, closed = options.tracer, options.journal, None
         # Closed last: what is warned of while the rest is closed belongs into it.
         log = Log(options.store() / "logs", content=environ.get(CAPTURE, "").strip().lower() not in _NO_CONTENT)
         stack.push_async_callback(log.aclose)
         if tracer is None:
             tracer = make_tracer(options.store(), environ, service_per_agent=settings.telemetry.service_per_agent)
-            stack.push_async_callback(tracer.aclose)
+            closed = tracer.aclose
+        # Servers may take their time to end, and so may a collector that does not answer: neither waits for the other.
+        ending = await stack.enter_async_context(background())
         if journal is None:
             journal = SqliteJournal(options.store() / JOURNAL_FILE, lease=settings.journal.lease)
             stack.push_async_callback(journal.aclose)
@@ -195,6 +197,8 @@ async def assemble(
         local = [local_server(name, server) for name, server in inside.items()]
         configured = [open_server(name, servers) for name in servers.settings if name not in options.servers]
         toolset = await stack.enter_async_context(Toolset([*local, *configured]).running())
+        if closed is not None:
+            stack.callback(ending.start_soon, closed)
         team = Team(cards, servers.settings, toolset, settings.tools.groups_above)
         runners.append(Runner(team, models.choice, settings.limits.steps))
         sittings = Sittings(

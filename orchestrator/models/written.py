@@ -162,7 +162,8 @@ class _Reading:
         """Whether a value under a tool's name are its arguments; under a word of the language it may be an answer."""
         if not isinstance(value, dict):
             return False
-        return not is_word(key) or (bool(value) and as_object(value).keys() <= self._properties[self._names[key]])
+        given = as_object(value).keys()
+        return not is_word(key) or (bool(given) and given <= self._properties[self._names[key]])
 
     def _arguments(self, name: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         key = next((key for key in _ARGUMENTS if key in fields and key not in self._properties[name]), None)
