@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -15,6 +15,7 @@ from orchestrator.models.lenient import is_object
 from orchestrator.runtime import wire, words
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.asking import Asking
+from orchestrator.runtime.calls import Outcome, Ready, Refused, Wish
 from orchestrator.runtime.grounding import WITHHELD, grounded
 from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Ledger
@@ -36,45 +37,6 @@ REPEATABLE: frozenset[Effect] = frozenset({"read", "idempotent", "agent"})
 
 EARLY: Effect = "read"
 """Calls that may start while the reply is still coming in: what changes anything waits until its intent is durable."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """A call that could be sent: what was asked for exists and its arguments are right."""
-
-    offer: Offer
-    arguments: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """A call that cannot be sent."""
-
-    error: str
-    observation: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """A call whose intent is noted. `changed`: a person or a hook sent other arguments than the model asked for.
-
-    `aware` is the change of the tool, by its server, that the decision took into account.
-    """
-
-    call: str
-    wish: Wish
-    changed: bool = False
-    aware: str = ""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What came of a call, once `done`."""
-
-    done: anyio.Event
-    aware: str = ""
-    reply: Reply | None = None
-    seconds: float = 0.0
 
 
 class Acting:

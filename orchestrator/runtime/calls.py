@@ -1,0 +1,47 @@
+"""A call on its way from what the model asked for to its answer."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from orchestrator.tools.toolset import Offer, Reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A call that could be sent: what was asked for exists and its arguments are right."""
+
+    offer: Offer
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A call that cannot be sent."""
+
+    error: str
+    observation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A call whose intent is noted. `changed`: a person or a hook sent other arguments than the model asked for.
+
+    `aware` is the change of the tool, by its server, that the decision took into account.
+    """
+
+    call: str
+    wish: Wish
+    changed: bool = False
+    aware: str = ""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a call, once `done`."""
+
+    done: anyio.Event
+    aware: str = ""
+    reply: Reply | None = None
+    seconds: float = 0.0
