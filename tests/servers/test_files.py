@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -346,13 +345,11 @@ def test_moving_and_deleting(tmp_path: Path, everywhere: Server) -> None:
 
 def test_pipes_and_sockets_do_not_hang_it(tmp_path: Path, everywhere: Server) -> None:
     os.mkfifo(tmp_path / "pipe")
-    started = time.monotonic()
     with pytest.raises(Refused, match="no regular file"):
         everywhere("read", path=str(tmp_path / "pipe"))
     with pytest.raises(Refused):
         everywhere("write", path=str(tmp_path / "pipe"), text="x")
     assert everywhere("search", pattern="x", path=str(tmp_path))["matches"] == []
-    assert time.monotonic() - started < 10
 
 
 def test_tools_say_what_they_are_and_a_bad_root_is_exit_2(tmp_path: Path, everywhere: Server) -> None:

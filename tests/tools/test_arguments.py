@@ -2,7 +2,6 @@
 
 import copy
 import json
-import time
 from typing import Any
 
 import jsonschema_rs
@@ -475,7 +474,8 @@ def test_names_that_need_escaping_and_a_root_id() -> None:
     assert schema.check({"a~1/b c%": {"n": "1"}}) == {"a~1/b c%": {"n": 1}}
 
 
-def test_deep_unions_of_a_recursive_schema_take_bounded_time() -> None:
+def test_deep_unions_of_a_recursive_schema_come_to_an_end() -> None:
+    """Trying every branch at each of forty levels would not."""
     branch = {"type": "object", "properties": {"n": {"$ref": "#/$defs/A"}}, "required": ["n"]}
     schema = ArgumentSchema(
         {
@@ -487,13 +487,11 @@ def test_deep_unions_of_a_recursive_schema_take_bounded_time() -> None:
         value: Any = leaf
         for _ in range(40):
             value = {"n": value}
-        started = time.process_time()
         try:
             assert valid
             schema.check({"a": value})
         except (InvalidArguments, AssertionError):
             pass
-        assert time.process_time() - started < 5
 
 
 def test_large_and_recursive_schema() -> None:
@@ -509,10 +507,8 @@ def test_large_and_recursive_schema() -> None:
             "$defs": {"N": node, "W": {"type": "object", "properties": wide, "required": list(wide)}},
         }
     )
-    started = time.process_time()
     assert schema.example()["p0"] == {"b": {"b": None}}
     assert len(refusal(schema, {"p1": 5}).expected) <= 600
-    assert time.process_time() - started < 5
 
 
 def test_many_wrong_values_are_all_mended() -> None:
@@ -520,11 +516,9 @@ def test_many_wrong_values_are_all_mended() -> None:
     assert schema_of(array(INTEGER)).check(written) == {"value": list(range(5_000))}
 
 
-def test_many_misspelt_names_take_bounded_time() -> None:
+def test_many_misspelt_names_are_all_mended() -> None:
     schema = ArgumentSchema({"properties": {f"a_{index}": {} for index in range(2_000)}, "additionalProperties": False})
-    started = time.process_time()
     assert len(schema.check({f"A-{index}": 1 for index in range(2_000)})) == 2_000
-    assert time.process_time() - started < 5
 
 
 def test_work_is_bounded_by_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
