@@ -21,6 +21,9 @@ INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL
 GRACE_SECONDS = 2.0
 """How long a server may take to end after its input closes, and again after SIGTERM (the MCP lifecycle's order)."""
 
+LAST_MOMENT = 1.0
+"""Seconds that a server may take from closing its output to its end, until we say that it runs without an output."""
+
 TAIL = 1 << 16
 """Bytes of a server's standard error that are kept: the last ones."""
 
@@ -58,6 +61,10 @@ class Process:
         problem = self.fault or (otherwise if code is None else f"its process ended with exit code {code}")
         words = self.last_words()
         return f"{problem}. Its last lines: {words}" if words else problem
+
+    async def ending(self) -> None:
+        """Waits a moment for the end of a process that has closed a pipe: its exit code comes after its pipes' end."""
+        await asyncio.to_thread(self._has_ended, LAST_MOMENT)
 
     async def close(self) -> None:
         """Ends the server and everything it started: close its input, then SIGTERM, then SIGKILL to its group."""

@@ -55,6 +55,7 @@ async def pipes(
                         _noise(process, line)
                         continue
                     await to_session.send(SessionMessage(message))
+                await process.ending()
             except LineTooLong:
                 process.fault = f"it wrote a line of more than {longest:,} bytes to its standard output"
 
@@ -66,8 +67,11 @@ async def pipes(
 
     async def guarded(work: Any) -> None:
         # A broken pipe on either side is the end of the connection, which the session sees as its streams' end.
-        with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await work()
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            try:
+                await work()
+            except OSError:
+                await process.ending()
         lost(process.obituary("it closed its output"))
         await to_session.aclose()
 

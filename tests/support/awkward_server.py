@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 OBJECT = {"type": "object"}
 READ = {"readOnlyHint": True}
@@ -112,8 +113,10 @@ def main() -> None:
     if flags.pid:
         note(flags.pid, str(os.getpid()))
     if flags.fall:
-        print("starting up\nfatal: no database at db.example", file=sys.stderr)
-        sys.exit(3)
+        print("starting up\nfatal: no database at db.example", file=sys.stderr, flush=True)
+        os.close(1)  # a process's pipes close before its exit code is known: here it takes long
+        time.sleep(0.1)
+        os._exit(3)
     if flags.banner:
         print("*** Awkward server 1.0 ***\n\nready", flush=True)
     serve(flags.tools or None, flags.greeting, flags.title, banner=flags.banner, mute=flags.mute)

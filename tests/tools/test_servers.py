@@ -35,7 +35,8 @@ def test_a_server_that_falls_at_its_start_says_its_last_words() -> None:
     async def test(toolset: Toolset) -> None:
         server = toolset.servers["awkward"]
         assert not server.up
-        assert server.problem.endswith("Its last lines: starting up\nfatal: no database at db.example")
+        said = "Its last lines: starting up\nfatal: no database at db.example"
+        assert server.problem == f"its process ended with exit code 3. {said}"
         assert toolset.offers() == ()
 
     with_toolset(test, awkward_server("--fall"))
