@@ -4,27 +4,21 @@ Nothing is remembered here but the state; the prompt's bytes and the journal's u
 is durable before its effect begins. What came of an effect is written with the next intent, in one transaction.
 """
 
-import json
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
-from typing import Literal, assert_never
+from typing import assert_never
 
 import anyio
 
 from orchestrator.errors import ModelError
 from orchestrator.events import (
-    HookApplied,
-    LimitReached,
     ModelFailed,
     ModelIntent,
     ModelResult,
-    OutputChecked,
     RunFailed,
-    RunFinished,
     RunParked,
-    StopReason,
     TextDeltaEvent,
     ToolsChanged,
 )
@@ -36,7 +30,7 @@ from orchestrator.models.pace import Turn
 from orchestrator.runtime.acting import Acting
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.asking import Asking
-from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
+from orchestrator.runtime.ending import Ending
 from orchestrator.runtime.ledger import Grant, Ledger, Refusal, Request
 from orchestrator.runtime.reading import is_final, read
 from orchestrator.runtime.recorder import Recorder
@@ -45,8 +39,6 @@ from orchestrator.runtime.result import totals
 from orchestrator.runtime.runstate import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait
 from orchestrator.runtime.state import decide
 from orchestrator.runtime.tree import Tree
-from orchestrator.runtime.words import output_wrong
-from orchestrator.tools.arguments import InvalidArguments
 from orchestrator.tracing.port import ChatFacts, ChatOutcome, Scope
 
 ATTEMPTS = 3
@@ -66,6 +58,7 @@ class Loop:
         self._ledger = ledger
         self._prompt = Prompt(agent.model.codec, agent.system, agent.specs)
         self._asking = Asking(tree, recorder, ledger)
+        self._ending = Ending(tree, agent, recorder)
         self._acting = Acting(tree, agent, recorder, ledger, self._asking)
 
     @property
@@ -92,9 +85,9 @@ class Loop:
                 await self._wait(calls)
             case Stop(limit, detail):
                 closing = self._ledger.exhausted() is None and self._ledger.remaining > 0
-                self._limit(limit, detail, closing=closing)
+                self._ending.limit(limit, detail, closing=closing)
             case Finish():
-                await self._finish(step)
+                await self._ending.finish(step)
             case Fail(kind, error):
                 self._recorder.note(self._recorder.make(RunFailed, kind=kind, error=error))
             case _:
@@ -110,76 +103,9 @@ class Loop:
         if isinstance(decide(self.state), Wait):
             self._recorder.note(self._recorder.make(RunParked, reason="approval"))
 
-    async def _finish(self, step: Finish) -> None:
-        """Ends the run, unless a hook sends the answer back or puts another in its place."""
-        if step.status == "finished" and not self._conforms(step.answer):
-            return
-        if step.status == "finished" and await self._hooked("finishing", self.state.answer or step.answer):
-            return
-        answer = self.state.answer if step.status == "finished" and self.state.answer else step.answer
-        self._recorder.note(
-            self._recorder.make(RunFinished, status=step.status, stop_reason=step.stop_reason, answer=answer)
-        )
-
-    def _conforms(self, answer: str) -> bool:
-        """Whether the answer is what the card's `output` asks for; it is sent back once, then the run is stopped."""
-        if self._agent.output is None or self.state.checked:
-            return True
-        try:
-            found = self._agent.output.prepare(answer)
-        except InvalidArguments as error:
-            if self.state.sent_back:
-                self._limit("unparseable_output", f"not what `output` asks for: {error.problem}", closing=False)
-            else:
-                self._recorder.note(self._recorder.make(OutputChecked, valid=False, text=output_wrong(error)))
-            return False
-        text = json.dumps(found, ensure_ascii=False)
-        self._recorder.note(self._recorder.make(OutputChecked, valid=True, text=text))
-        return True
-
-    async def _hooked(self, kind: Literal["thinking", "finishing"], answer: str = "") -> bool:
-        """Shows a transition to the hooks; True when one of them turned the run another way."""
-        if self._tree.hooks:
-            await self._recorder.save()  # a hook may take its time; what happened is not to be lost with it
-        decided = self.state.decided
-        for number, hook in enumerate(self._tree.hooks, 1):
-            run = self.state.run
-            moment = Moment(run_id=run.run, agent=run.agent, step=self.state.turn, kind=kind, answer=answer)
-            name = f"{getattr(hook, '__name__', type(hook).__name__)}#{number}"
-            if (kind, name) in decided:  # before this sitting
-                continue
-            decision = await hook(moment)
-            match decision:
-                case Redirect(message) if kind == "finishing":
-                    self._note_hook(name, kind, "redirect", message)
-                    return True
-                case Redirect(message):
-                    self._note_hook(name, kind, "redirect", message)
-                case Replace(answer=str() as other) if kind == "finishing":
-                    self._note_hook(name, kind, "replace", other)
-                    answer = other
-                case Veto(reason):
-                    self._note_hook(name, kind, "veto", reason)
-                    self._recorder.note(
-                        self._recorder.make(RunFailed, kind="vetoed", error=f"the hook {name} ended the run: {reason}")
-                    )
-                    return True
-                case _:
-                    continue
-        return False
-
-    def _note_hook(self, hook: str, kind: str, decision: str, text: str) -> None:
-        self._recorder.note(self._recorder.make(HookApplied, hook=hook, moment=kind, decision=decision, text=text))
-
-    def _limit(self, limit: StopReason, detail: str, *, closing: bool) -> None:
-        """A run is stopped by the first limit that it reaches; what its closing request meets is not told."""
-        if (first := self.state.stop) is not None:
-            limit, detail = first.limit, first.detail
-        self._recorder.note(self._recorder.make(LimitReached, limit=limit, detail=detail, closing=closing))
-
     async def _think(self, step: Think) -> None:
         """One thought: a request, and its retries, in one span."""
-        if self._tree.hooks and not step.closing and step.attempt == 1 and await self._hooked("thinking"):
+        if self._tree.hooks and not step.closing and step.attempt == 1 and await self._ending.hooked("thinking"):
             return
         with ExitStack() as stack:
             scope: Scope | None = None
@@ -237,7 +163,7 @@ class Loop:
             await self._recorder.save()
         grant = await self._ledger.reserve(room)
         if isinstance(grant, Refusal):
-            self._limit(grant.limit, grant.detail, closing=False)
+            self._ending.limit(grant.limit, grant.detail, closing=False)
             return None
         request = self._request(step, draft, grant)
         await self._recorder.save([self._intent(step, draft, grant)], durable=True)
@@ -258,7 +184,7 @@ class Loop:
     def _time_is_up(self) -> None:
         limit = self.state.run.limits.seconds
         detail = f"{limit:g} seconds" if limit is not None else "the caller's time"
-        self._limit("timeout", detail, closing=False)
+        self._ending.limit("timeout", detail, closing=False)
 
     def _request(self, step: Think, draft: Draft, grant: Grant) -> ModelRequest:
         shut = Closed(draft, self.state, step.turn)

@@ -19,10 +19,11 @@ from orchestrator.runtime.journal import Journal
 from orchestrator.runtime.ledger import Amount, Ledger
 from orchestrator.runtime.loop import Loop
 from orchestrator.runtime.offered import Offered, specs_of
+from orchestrator.runtime.partial import audited, found
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.result import status_of, totals
 from orchestrator.runtime.runstate import RunState
-from orchestrator.runtime.state import audited, fold, found
+from orchestrator.runtime.state import fold
 from orchestrator.runtime.team import Kit, Team, digest
 from orchestrator.runtime.tree import Caller, Tree
 from orchestrator.runtime.who import os_user
