@@ -109,7 +109,8 @@ class Parts:
 
     def _priced(self, card: AgentCard) -> None:
         """A limit on cost means nothing where a price is unknown, so such a run does not start."""
-        unknown = {each.name for each in map(self._models.of, self.team.cards.reachable(card.name)) if not each.prices}
+        reachable = [each.model for card in self.team.cards.reachable(card.name) for each in self._models.choices(card)]
+        unknown = {model.name for model in reachable if not model.prices}
         if unknown:
             raise ConfigurationError(
                 *(
@@ -129,7 +130,7 @@ class Parts:
             return
         cards = self.team.cards.reachable(agent)
         for card in cards:
-            self._models.of(card)
+            self._models.choices(card)
             self._known_role(card.role)
             self._usable_output(card)
             if card.limits.cost is not None:
@@ -200,7 +201,7 @@ async def assemble(
         if closed is not None:
             stack.callback(ending.start_soon, closed)
         team = Team(cards, servers.settings, toolset, settings.tools.groups_above)
-        runners.append(Runner(team, models.choice, settings.limits.steps))
+        runners.append(Runner(team, models.choices, settings.limits.steps))
         sittings = Sittings(
             Seat(
                 journal=journal,

@@ -136,6 +136,20 @@ class ModelFailed(Event):
     charged: bool = False
 
 
+class ModelChanged(Event):
+    """The run goes on with another model, of this name at its vendor; `spec` is its name in the configuration.
+
+    `reason` is the kind of error with which the one before failed for good, or `configuration`: a resumed run finds
+    that its agent has another model now.
+    """
+
+    type: Literal["model.changed"] = "model.changed"
+    spec: str
+    model: str
+    previous: str
+    reason: str
+
+
 class ToolIntent(Event):
     """Written before a call is sent. `key` is the idempotency key that goes with it."""
 
@@ -348,6 +362,7 @@ JournalEvent = (
     | ModelIntent
     | ModelResult
     | ModelFailed
+    | ModelChanged
     | ToolIntent
     | ToolResult
     | ToolInDoubt

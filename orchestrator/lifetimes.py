@@ -12,7 +12,8 @@ from orchestrator.config import Ask, Input, ServerSettings, Settings, secrets_of
 from orchestrator.errors import ConfigurationError
 from orchestrator.masking import mask
 from orchestrator.models.base import Model
-from orchestrator.models.pace import Choice, Pace
+from orchestrator.models.choice import Choice
+from orchestrator.models.pace import Pace
 from orchestrator.models.resolve import NO_MODEL, read_models, resolve
 from orchestrator.tools.orphans import Watcher
 from orchestrator.tools.process import Process, spawn
@@ -33,33 +34,53 @@ class Models:
         self._open: dict[tuple[str, float | None], Model] = {}
         self._paces: dict[str, Pace] = {}
 
-    def spec(self, card: AgentCard) -> str:
-        """What an agent's model is called in the configuration. Raises `ConfigurationError` when there is none."""
-        if self._chosen is not None and not isinstance(self._chosen, str):
-            return self._chosen.name
+    def specs(self, card: AgentCard) -> tuple[str, ...]:
+        """What an agent's models are called in the configuration: the one that it uses, and those to go on with.
+
+        First what was chosen or what the card says, then the `fallback` of each table in turn, then that of all.
+        Raises `ConfigurationError` when there is none.
+        """
         if self._chosen:
-            return self._chosen
-        specs, _ = model_specs(card, self._settings)
+            specs = [self._chosen if isinstance(self._chosen, str) else self._chosen.name]
+        else:
+            specs = [*model_specs(card, self._settings)[0]]
         if not specs:
             raise ConfigurationError(NO_MODEL)
-        return specs[0]
+        for spec in specs:  # it grows meanwhile: a model that was gone on with may fail as well
+            specs += [each for each in self._fallback(spec) if each not in specs]
+        return tuple(dict.fromkeys((*specs, *self._settings.fallback)))
 
-    def of(self, card: AgentCard) -> Model:
-        """The model of an agent. Raises `ConfigurationError` when it cannot be used."""
-        if self._chosen is not None and not isinstance(self._chosen, str):
+    def of(self, card: AgentCard, spec: str | None = None) -> Model:
+        """The first model of an agent, or the one that `spec` names. Raises `ConfigurationError` when it cannot be
+        used."""
+        first = self.specs(card)[0]
+        spec = spec or first
+        if self._chosen is not None and not isinstance(self._chosen, str) and spec == self._chosen.name:
             return self._chosen
-        key = (self.spec(card), card.temperature)
+        key = (spec, card.temperature)
         if key not in self._open:
-            self._open[key] = resolve(key[0], self._tables, os.environ, temperature=card.temperature)
+            try:
+                self._open[key] = resolve(spec, self._tables, os.environ, temperature=card.temperature)
+            except ConfigurationError as error:
+                if spec == first:
+                    raise
+                raise ConfigurationError(
+                    *(f"fallback {spec!r} of {first!r}: {each}" for each in error.problems)
+                ) from error
         return self._open[key]
 
-    def choice(self, card: AgentCard) -> Choice:
-        """The model of an agent, at the pace that all agents with this model keep together. Raises as `of` does."""
-        spec = self.spec(card)
+    def choices(self, card: AgentCard) -> tuple[Choice, ...]:
+        """The models of an agent, each at the pace that all agents with it keep together. Raises as `of` does."""
+        return tuple(Choice(spec=each, model=self.of(card, each), pace=self._pace(each)) for each in self.specs(card))
+
+    def _fallback(self, spec: str) -> tuple[str, ...]:
+        return self._tables[spec].fallback if spec in self._tables else ()
+
+    def _pace(self, spec: str) -> Pace:
         if spec not in self._paces:
             table = self._tables.get(spec)
             self._paces[spec] = Pace(table.rates if table is not None else None)
-        return Choice(spec=spec, model=self.of(card), pace=self._paces[spec])
+        return self._paces[spec]
 
     async def close(self) -> None:
         for model in self._open.values():

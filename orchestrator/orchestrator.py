@@ -39,7 +39,7 @@ class Orchestrator:
         self.cards = self.options.load_cards()
         self._models = Models(self.options.model, self.settings)
         for card in self.cards.reachable(agent):
-            self._models.spec(card)
+            self._models.specs(card)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:

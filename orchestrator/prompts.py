@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 
 from orchestrator.errors import ConfigurationError
-from orchestrator.events import JournalEvent, RunStarted, ToolResult
+from orchestrator.events import JournalEvent, ModelChanged, RunStarted, ToolResult
 from orchestrator.lifetimes import Models
-from orchestrator.models.base import Codec
+from orchestrator.models.choice import Choice
 from orchestrator.models.resolve import plain_codec
 from orchestrator.options import Options
 from orchestrator.runtime.journal import Journal
 from orchestrator.runtime.offered import specs_of
 from orchestrator.runtime.replay import ReplayedRun
-from orchestrator.runtime.requests import rebuilt, tool_lists
+from orchestrator.runtime.requests import Wire, rebuilt, tool_lists
 
 
 async def add_requests(run: ReplayedRun, tree: Mapping[str, Sequence[JournalEvent]], journal: Journal) -> bool:
@@ -22,13 +22,13 @@ async def add_requests(run: ReplayedRun, tree: Mapping[str, Sequence[JournalEven
     """
     started = tree[run.run_id][0]
     assert isinstance(started, RunStarted), "a run begins with its start"
-    codec, known = await _codec(started, await _options(tree, run.run_id, journal))
+    wires, known = await _wires(tree[run.run_id], await _options(tree, run.run_id, journal))
     system = (await journal.body(started.system)).decode()
     tools = {digest: specs_of(await journal.body(digest)) for digest in tool_lists(tree[run.run_id])}
     results = [event for event in tree[run.run_id] if isinstance(event, ToolResult)]
     shown = [kept.body for event in results for kept in event.kept if kept.shown]
     images = {body: await journal.body(body) for body in shown}
-    requests = {request.turn: request for request in rebuilt(tree[run.run_id], codec, system, tools, images)}
+    requests = {request.turn: request for request in rebuilt(tree[run.run_id], wires, system, tools, images)}
     for turn in run.turns:
         if request := requests.get(turn.n):
             turn.request, turn.request_checked = request.body.decode(), request.checked
@@ -45,15 +45,31 @@ async def _options(tree: Mapping[str, Sequence[JournalEvent]], run: str, journal
     return Options.recorded(await journal.body(top.settings)) if top.settings else None
 
 
-async def _codec(started: RunStarted, options: Options | None) -> tuple[Codec, bool]:
-    """How the model of a run writes its requests, and whether that is certain."""
+async def _wires(events: Sequence[JournalEvent], options: Options | None) -> tuple[list[Wire], bool]:
+    """How the models of a run, one after the other, have their requests, and whether that is certain."""
+    choices = await _choices(events[0].agent, options)
+    here = {choice.spec: choice.model for choice in choices}
+    first = choices[0].spec if choices else ""
+    used = [(first, event.model) for event in events if isinstance(event, RunStarted)]
+    used += [(event.spec, event.model) for event in events if isinstance(event, ModelChanged)]
+    wires, certain = list[Wire](), True
+    for spec, name in used:
+        if (model := here.get(spec)) is not None and model.name == name:
+            wires.append(Wire(model.codec, model.vision))
+        else:
+            wires.append(Wire(plain_codec(name), vision=True))
+            certain = False
+    return wires, certain
+
+
+async def _choices(agent: str, options: Options | None) -> Sequence[Choice]:
+    """The models that an agent has here."""
     if options is not None:
         try:
             models = Models(options.model, options.load_settings())
-            model = models.of(options.load_cards().get(started.agent))
+            choices = models.choices(options.load_cards().get(agent))
             await models.close()
-            if model.name == started.model:
-                return model.codec, True
         except ConfigurationError:  # another machine's run, a key that is not set here, a card that has gone
-            pass
-    return plain_codec(started.model), False
+            return ()
+        return choices
+    return ()

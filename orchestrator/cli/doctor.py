@@ -77,8 +77,10 @@ def _models(report: "Report", page: Page) -> None:
     page.title("models")
     for model in report.models:
         key = f"  {model.key} is {'set' if model.key_set else 'not set'}" if model.key else ""
+        fallback = "" if model.agents else "  (fallback)"
         page.line(
-            f"{model.spec}  {model.url or ''}{key}", mark=_mark(page, False if model.problem else model.reachable)
+            f"{model.spec}  {model.url or ''}{key}{fallback}",
+            mark=_mark(page, False if model.problem else model.reachable),
         )
     if not report.models:
         page.line("none is configured", mark=_mark(page, None))

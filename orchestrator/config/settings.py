@@ -97,9 +97,13 @@ class TelemetrySettings(_Table):
 
 
 class FileSettings(_Table):
-    """What `orchestrator.toml` holds beside its servers. `models` are raw tables, checked by the models' own reader."""
+    """What `orchestrator.toml` holds beside its servers. `models` are raw tables, checked by the models' own reader.
+
+    `fallback` are models to go on with when any other fails for good.
+    """
 
     model: str | None = Field(default=None, min_length=1)
+    fallback: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     model_aliases: Mapping[str, str] = Field(default_factory=dict[str, str])
     models: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict[str, Mapping[str, Any]], repr=False)
     limits: LimitSettings = LimitSettings()

@@ -94,10 +94,14 @@ class AgentSeen(Seen):
 
 
 class ModelSeen(Seen):
-    """A model that agents use. `reachable` is None when nobody was asked; `key_set` None when it needs no key."""
+    """A model that `agents` use, or that those of `fallback_of` go on with when another fails.
+
+    `reachable` is None when nobody was asked; `key_set` None when it needs no key.
+    """
 
     spec: str
-    agents: tuple[str, ...]
+    agents: tuple[str, ...] = ()
+    fallback_of: tuple[str, ...] = ()
     url: str | None = None
     key: str | None = None
     key_set: bool | None = None

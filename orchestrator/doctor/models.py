@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import anyio
 
@@ -32,9 +33,13 @@ async def look_at_models(
     except ConfigurationError as error:
         return (), [Finding.of(problem, "error", "configuration") for problem in error.problems]
     users: dict[str, list[AgentCard]] = {}
+    behind: dict[str, list[AgentCard]] = {}
     for card in cards.cards.values():
         try:
-            users.setdefault(models.spec(card), []).append(card)
+            first, *others = models.specs(card)
+            users.setdefault(first, []).append(card)
+            for spec in others:
+                behind.setdefault(spec, []).append(card)
         except ConfigurationError as error:
             if str(error) != NO_MODEL:
                 findings += [Finding.of(problem, "error", f"agent {card.name}") for problem in error.problems]
@@ -45,31 +50,36 @@ async def look_at_models(
     seen: dict[str, ModelSeen] = {}
 
     async def look(spec: str) -> None:
-        seen[spec], found = await _look(models, spec, users[spec], offline=offline)
+        of, fallback = users.get(spec, ()), behind.get(spec, ())
+        seen[spec], found = await _look(models, spec, [*of, *fallback], offline=offline)
+        names = tuple(card.name for card in of), tuple(card.name for card in fallback)
+        seen[spec] = seen[spec].model_copy(update={"agents": names[0], "fallback_of": names[1]})
+        if not of and seen[spec].reachable is False:  # runs are not stopped by that alone
+            found = [replace(finding, level="warning") for finding in found]
         findings.extend(found)
 
     try:
         async with anyio.create_task_group() as group:
-            for spec in users:
+            for spec in {**users, **behind}:
                 group.start_soon(look, spec)
     finally:
         await models.close()
-    return tuple(seen[spec] for spec in users), findings
+    return tuple(seen[spec] for spec in {**users, **behind}), findings
 
 
 async def _look(
     models: Models, spec: str, cards: Sequence[AgentCard], *, offline: bool
 ) -> tuple[ModelSeen, list[Finding]]:
-    about, agents = f"model {spec}", tuple(card.name for card in cards)
+    about = f"model {spec}"
     try:
-        model = models.of(cards[0])
+        model = models.of(cards[0], spec)
     except ConfigurationError as error:
         found = [Finding.of(problem, "error", about) for problem in error.problems]
-        return ModelSeen(spec=spec, agents=agents, problem=found[0].message), found
+        return ModelSeen(spec=spec, problem=found[0].message), found
     if not isinstance(model, Listing):
-        return ModelSeen(spec=spec, agents=agents), []
+        return ModelSeen(spec=spec), []
     key, key_set = model.key
-    seen = ModelSeen(spec=spec, agents=agents, url=model.address, key=key, key_set=key_set)
+    seen = ModelSeen(spec=spec, url=model.address, key=key, key_set=key_set)
     if offline:
         return seen, []
     try:

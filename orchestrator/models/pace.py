@@ -10,8 +10,6 @@ from types import TracebackType
 
 import anyio
 
-from orchestrator.models.base import Model
-
 MINUTE = 60.0
 
 
@@ -109,12 +107,3 @@ class Pace:
         many = rates.requests_per_minute is not None and len(self._recent) >= rates.requests_per_minute
         much = rates.tokens_per_minute is not None and self._tokens + tokens > rates.tokens_per_minute
         return self._recent[0].at + MINUTE - now if self._recent and (many or much) else 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A model as an agent uses it: by the name that the configuration has for it, at the pace of all who use it."""
-
-    spec: str
-    model: Model
-    pace: Pace

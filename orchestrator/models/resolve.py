@@ -6,7 +6,7 @@ Reads configuration and environment, connects nothing, and imports HTTP only for
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -62,7 +62,8 @@ class ModelSettings(_Table):
     provider `anthropic`, else OpenAI's. The key is read from the variable `api_key_env`; the keys of OpenAI and
     Anthropic are never sent to another host unasked. `parameters` are sent with every request, as they are.
     `vision`: images of tools are sent to it. `mode` is how it acts; unset, it acts by tool calls until its server says
-    that it has none. A `weak` model acts by JSON, and what it calls with must come from what it was told.
+    that it has none. A `weak` model acts by JSON, and what it calls with must come from what it was told. `fallback`
+    are specs of models to go on with when this one fails for good.
     """
 
     provider: str = Field(default="openai", min_length=1)
@@ -78,6 +79,7 @@ class ModelSettings(_Table):
     vision: bool = False
     mode: Mode | None = None
     weak: bool = False
+    fallback: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     parameters: Mapping[str, Any] = Field(default_factory=dict[str, Any])
     headers: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
 

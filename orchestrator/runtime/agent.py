@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.cards import AgentCard
 from orchestrator.models.base import Model, ToolSpec
-from orchestrator.models.pace import Choice
+from orchestrator.models.choice import Choice, Choices
 from orchestrator.runtime.offered import Offered
 from orchestrator.tools.arguments import ArgumentSchema
 from orchestrator.tools.toolset import Offer, Toolset
@@ -16,18 +16,22 @@ MAX_OUTPUT_TOKENS = 4096
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """`specs` is what the model is shown, in a fixed order; `offers` is what can be called, by the same names. Both are
-    of this moment: they may change between turns.
+    of this moment: they may change between turns, and so may the model in use.
 
     `roles` all hold for its calls: the run's own and those of the agents on the way here."""
 
     card: AgentCard
-    choice: Choice
+    choices: Choices
     toolset: Toolset
     offered: Offered
     system: str
     output: ArgumentSchema | None = None
     roles: tuple[str, ...] = ()
     max_output_tokens: int = MAX_OUTPUT_TOKENS
+
+    @property
+    def choice(self) -> Choice:
+        return self.choices.now
 
     @property
     def model(self) -> Model:

@@ -15,6 +15,7 @@ from orchestrator.events import (
     InputAsked,
     JournalEvent,
     LimitReached,
+    ModelChanged,
     ModelFailed,
     ModelIntent,
     ModelResult,
@@ -98,6 +99,9 @@ def _records(event: JournalEvent, run: _Run) -> Iterator[Record]:
         case ModelResult() | ModelFailed():
             yield _model(event, run)
             run.asked = None
+        case ModelChanged():
+            run.model = event.model
+            yield _record(event, run, "model", event.model, "changed", detail=f"{event.previous}: {event.reason}")
         case ToolIntent():
             run.calls[event.call] = event
         case ToolResult() | ToolInDoubt():

@@ -8,6 +8,7 @@ from orchestrator.errors import ConfigurationError, UnknownRun
 from orchestrator.events import (
     JournalEvent,
     LimitReached,
+    ModelChanged,
     ModelIntent,
     RunCancelled,
     RunFailed,
@@ -49,8 +50,8 @@ class Fork:
         return [*events, forked]
 
 
-NOT_KEPT = (RunParked, RunResumed, LimitReached, RunFinished, RunFailed, RunCancelled)
-"""Sittings, limits and the end of the old run: the new one has its own."""
+NOT_KEPT = (RunParked, RunResumed, ModelChanged, LimitReached, RunFinished, RunFailed, RunCancelled)
+"""Sittings, models, limits and the end of the old run: the new one has its own, and begins with its first model."""
 
 
 async def fork_of(journal: Journal, run: str, step: int) -> Fork:

@@ -7,6 +7,7 @@ from orchestrator.events import (
     InputAsked,
     JournalEvent,
     LimitReached,
+    ModelChanged,
     ModelFailed,
     ModelIntent,
     ModelResult,
@@ -27,7 +28,7 @@ from orchestrator.runtime.runstate import RunState
 
 def logged(event: JournalEvent, before: RunState, after: RunState) -> dict[str, Any]:
     """The line of an event that takes a run from one state to the next: `previous` was left, `state` is entered."""
-    failed = isinstance(event, ModelFailed | ToolInDoubt | LimitReached | RunFailed)
+    failed = isinstance(event, ModelFailed | ModelChanged | ToolInDoubt | LimitReached | RunFailed)
     return {
         "at": event.at,
         "level": "warning" if failed or (isinstance(event, ToolResult) and event.error is not None) else "info",

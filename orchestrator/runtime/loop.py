@@ -14,6 +14,7 @@ import anyio
 
 from orchestrator.errors import ModelError
 from orchestrator.events import (
+    ModelChanged,
     ModelFailed,
     ModelIntent,
     ModelResult,
@@ -42,7 +43,7 @@ from orchestrator.runtime.tree import Tree
 from orchestrator.tracing.port import ChatFacts, ChatOutcome, Scope
 
 ATTEMPTS = 3
-"""Requests for one turn before a failing model ends the run."""
+"""Requests to one model for one turn before it has failed for good."""
 
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 60.0
@@ -123,6 +124,7 @@ class Loop:
                     outcome = await self._ask(request, draft, grant)
                     if outcome.error is None:
                         turn.used(outcome.usage.tokens)
+                self._change_model()
                 again = decide(self.state)
                 if self.state.failure is None or not isinstance(again, Think):
                     break
@@ -131,6 +133,20 @@ class Loop:
             if scope is not None:
                 tokens, cost = self._ledger.left()
                 scope.settle(replace(outcome, tokens_left=tokens, cost_left=cost))
+
+    def _change_model(self) -> None:
+        """Goes on with the next model when the one in use has failed for good. Both are written in one transaction."""
+        failure = self.state.failure
+        if failure is None or failure.retry_in is not None:
+            return
+        if (other := self._agent.choices.after(failure.kind)) is None:
+            return
+        before, name = self._agent.model.name, other.model.name
+        self._recorder.note(
+            self._recorder.make(ModelChanged, spec=other.spec, model=name, previous=before, reason=failure.kind)
+        )
+        self._agent.choices.use(other)
+        self._prompt = Prompt(other.model.codec, self._agent.system, self._agent.specs)
 
     async def _drafted(self, step: Think) -> Draft | None:
         """The next request; None when there is no time for it."""

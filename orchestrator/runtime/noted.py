@@ -8,6 +8,7 @@ from orchestrator.events import (
     HookApplied,
     JournalEvent,
     LimitReached,
+    ModelChanged,
     RunParked,
     RunResumed,
     ToolInDoubt,
@@ -30,6 +31,8 @@ def noted(event: JournalEvent) -> Note | None:
             return "tool.in_doubt", {"call": event.call, "tool": event.tool}
         case LimitReached():
             return "limit.reached", {"limit": event.limit, "detail": event.detail}
+        case ModelChanged():
+            return "model.changed", {"model": event.model, "previous": event.previous, "reason": event.reason}
         case HookApplied():
             return "hook.applied", {"hook": event.hook, "moment": event.moment, "decision": event.decision}
         case RunParked():

@@ -12,6 +12,7 @@ from orchestrator.events import (
     FinalAnswerEvent,
     InputAsked,
     JournalEvent,
+    ModelChanged,
     ModelFailed,
     ModelResult,
     PublicEvent,
@@ -99,6 +100,9 @@ def public(event: JournalEvent, before: RunState, after: RunState) -> Iterator[P
                 )
         case ModelFailed():
             yield ErrorEvent(run_id=run_id, agent=agent, step=step, trace_id=trace_id, error=event.error)
+        case ModelChanged():
+            told = f"goes on with model {event.model} in place of {event.previous} ({event.reason})"
+            yield ErrorEvent(run_id=run_id, agent=agent, step=step, trace_id=trace_id, error=told)
         case RunFinished():
             yield FinalAnswerEvent(
                 run_id=run_id,

@@ -12,6 +12,7 @@ from orchestrator.events import (
     InputAsked,
     JournalEvent,
     LimitReached,
+    ModelChanged,
     ModelFailed,
     ModelIntent,
     ModelResult,
@@ -228,6 +229,8 @@ def _told(event: JournalEvent) -> str:
     match event:
         case LimitReached():
             return f"limit reached: {event.limit} ({event.detail})"
+        case ModelChanged():
+            return f"goes on with model {event.model} in place of {event.previous} ({event.reason})"
         case HookApplied():
             return f"hook {event.hook} at {event.moment}: {event.decision} {event.text}".rstrip()
         case OutputChecked(valid=False):

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from orchestrator.events import JournalEvent, ModelIntent, RunForked, RunStarted, ToolsChanged
+from orchestrator.events import JournalEvent, ModelChanged, ModelIntent, RunForked, RunStarted, ToolsChanged
 from orchestrator.memory.prompt import Draft, Prompt
 from orchestrator.messages import UserMessage
 from orchestrator.models.base import Codec, ToolSpec
@@ -76,29 +77,42 @@ def facts(state: RunState) -> str:
     return "\n".join([*parts, *([last.text] if again else [])])
 
 
+class Wire(NamedTuple):
+    """How a model was written to, and whether it was sent images."""
+
+    codec: Codec
+    vision: bool
+
+
 def rebuilt(
     events: Sequence[JournalEvent],
-    codec: Codec,
+    wires: Iterable[Wire],
     system: str,
     tools: Mapping[str, Sequence[ToolSpec]],
     images: Mapping[str, bytes],
 ) -> Iterator[Rebuilt]:
     """Every request of a run, in order; those that a run took over from another are that one's.
 
-    `tools` are by digest, and so are `images`: the bodies of those that were shown.
+    `wires` are those of its models, one after the other. `tools` are by digest, and so are `images`: the bodies of
+    those that were shown.
     """
-    prompt, state, requests = Prompt(codec, system, tools[tool_lists(events)[0]]), RunState(), list[Rebuilt]()
+    following = iter(wires)
+    wire, state, requests = next(following), RunState(), list[Rebuilt]()
+    prompt = Prompt(wire.codec, system, tools[tool_lists(events)[0]])
     for event in events:
         if isinstance(event, ToolsChanged):
             prompt.show(tools[event.tools])
+        if isinstance(event, ModelChanged):
+            wire = next(following)
+            prompt = Prompt(wire.codec, system, tools[state.tools])
         if isinstance(event, RunForked):
             requests.clear()
         elif isinstance(event, ModelIntent):
-            draft = draft_of(prompt, state, closing=event.closing, images=images)
+            draft = draft_of(prompt, state, closing=event.closing, images=images if wire.vision else None)
             # The output limit is what was reserved beyond the input.
             limit = event.reserved - draft.input_tokens
             shut = Closed(draft, state, event.turn)
-            body = codec.body(draft.encoded, draft.encoded_tools, limit, shut)
+            body = wire.codec.body(draft.encoded, draft.encoded_tools, limit, shut)
             checked = draft.digest == event.request
             requests.append(Rebuilt(turn=event.turn, attempt=event.attempt, body=body, checked=checked))
         state = apply(state, event)

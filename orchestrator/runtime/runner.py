@@ -2,15 +2,15 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
 
 from orchestrator.cards import AgentCard
 from orchestrator.errors import JournalError
-from orchestrator.events import Limits, RunCancelled, RunFailed, RunParked, RunResumed, RunStarted
-from orchestrator.models.pace import Choice
+from orchestrator.events import Limits, ModelChanged, RunCancelled, RunFailed, RunParked, RunResumed, RunStarted
+from orchestrator.models.choice import Choice, Choices
 from orchestrator.runtime import wire
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.delegation import Answer
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 DEEPEST = 3
 """Levels of agents below the top one."""
 
-ModelFor = Callable[[AgentCard], Choice]
+ModelsFor = Callable[[AgentCard], Sequence[Choice]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +59,9 @@ class Launch:
 class Runner:
     """Makes agents ready and drives their runs. Holds nothing of any run."""
 
-    def __init__(self, team: Team, model_for: ModelFor, steps: int | None) -> None:
+    def __init__(self, team: Team, models_for: ModelsFor, steps: int | None) -> None:
         self._team = team
-        self._model_for = model_for
+        self._models_for = models_for
         self._steps = steps
 
     async def top(self, tree: Tree, card: AgentCard, launch: Launch) -> RunState:
@@ -107,7 +107,8 @@ class Runner:
         limits = launch.limits if state.started is None else state.started.limits
         left = None if limits.seconds is None else limits.seconds - state.active
         ledger = Ledger(limits, outer, spent=_spent(tree.below(launch.run).values()), seconds=left)
-        most = self._model_for(card).model.codec.most_tools
+        # As the run began: a model that it goes on with is shown the same tools.
+        most = self._models_for(card)[0].model.codec.most_tools
         kit = await self._team.kit(card, agents=launch.depth < DEEPEST, most=most)
         agent = await self._ready(tree.journal, card, state, kit, roles)
         facts = RunFacts(
@@ -124,6 +125,7 @@ class Runner:
                 await self._start(tree, agent, kit, recorder, launch)
             elif launch.fork is None:
                 recorder.note(recorder.make(RunResumed, fence=tree.claim.fence))
+                _tell_other_model(agent, recorder)
             await _drive(Loop(tree, agent, recorder, ledger), recorder, tree)
             scope.settle(outcome_of(launch.run, tree.states))
         return recorder.state
@@ -134,17 +136,13 @@ class Runner:
         """The agent as it is now; for a run that goes on, the model is shown what it was shown before."""
         specs, system = None, kit.system
         if state.started is not None:
-            if (now := self._model_for(card).model.name) != state.started.model:
-                logger.warning(
-                    "run %s was started with model %s and goes on with %s", state.run.run, state.run.model, now
-                )
             specs = kit.specs
             if state.tools != kit.tools_digest:
                 specs = specs_of(await journal.body(state.tools))
             system = (await journal.body(state.started.system)).decode()
         return Agent(
             card=card,
-            choice=self._model_for(card),
+            choices=Choices(self._models_for(card), state.spec),
             toolset=self._team.toolset,
             offered=Offered(self._team, card, kit, specs),
             system=system,
@@ -159,7 +157,7 @@ class Runner:
         events = fork.events(
             launch.run,
             tree.now(),
-            model=self._model_for(card).model.name,
+            model=self._models_for(card)[0].model.name,
             trace_id=tree.trace.trace_id,
             span_id=tree.trace.span_id,
             settings=digest(settings),
@@ -189,6 +187,17 @@ class Runner:
             settings=None if settings is None else digest(settings),
         )
         recorder.note(started)  # it is written with the first intent: nothing happens before that
+
+
+def _tell_other_model(agent: Agent, recorder: Recorder) -> None:
+    """A resumed run whose agent is configured to have another model now."""
+    state, now = recorder.state, agent.choice
+    if now.model.name != state.model or (state.spec and now.spec != state.spec):
+        logger.warning("run %s was asking model %s and goes on with %s", state.run.run, state.model, now.model.name)
+        changed = recorder.make(
+            ModelChanged, spec=now.spec, model=now.model.name, previous=state.model, reason="configuration"
+        )
+        recorder.note(changed)
 
 
 async def _drive(loop: Loop, recorder: Recorder, tree: Tree) -> None:

@@ -70,8 +70,9 @@ class Reservation:
 class RunState(NamedTuple):
     """Everything that is known of a run. `messages` is the whole transcript after the system prompt.
 
-    `tools` is the body of the tool list in force, by hash. `checked`: the answer is what the card's `output` asks for;
-    `sent_back`: an earlier one was not. `ready`: a weak model is done, and its answer is asked for.
+    `tools` is the body of the tool list in force, by hash. `model` is the name of the one in use, `spec` what it is
+    called in the configuration, empty for the one that the run began with. `checked`: the answer is what the card's
+    `output` asks for; `sent_back`: an earlier one was not. `ready`: a weak model is done, and its answer is asked for.
 
     A named tuple and not a dataclass, because the fold makes a new one for every event: `_replace` takes a tenth of
     the time that `dataclasses.replace` does.
@@ -79,6 +80,8 @@ class RunState(NamedTuple):
 
     started: RunStarted | None = None
     tools: str = ""
+    model: str = ""
+    spec: str = ""
     seq: int = 0
     name: StateName = "PLANNING"
     turn: int = 0

@@ -19,6 +19,7 @@ from orchestrator.events import (
     InputAsked,
     JournalEvent,
     LimitReached,
+    ModelChanged,
     ModelFailed,
     ModelIntent,
     ModelResult,
@@ -123,13 +124,16 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
     state = state._replace(seq=event.seq, last_at=event.at, active=state.active + passed)
     match event:
         case RunStarted():
-            return state._replace(started=event, tools=event.tools, messages=(UserMessage(text=event.task),))
+            messages = (UserMessage(text=event.task),)
+            return state._replace(started=event, tools=event.tools, model=event.model, messages=messages)
         case RunResumed():
             return _resumed(state)
         case RunForked():
             return _forked(state)
         case ModelIntent() | ModelResult() | ModelFailed():
             return _apply_model(state, event)
+        case ModelChanged():
+            return _changed(state, event)
         case ToolIntent() | ToolResult() | ToolInDoubt() | ToolRetried():
             return _apply_tool(state, event)
         case ToolsChanged():
@@ -201,6 +205,13 @@ def _apply_model(state: RunState, event: ModelIntent | ModelResult | ModelFailed
             charged = event.charged and state.outstanding is not None
             lost = (*state.lost, state.outstanding) if charged and state.outstanding is not None else state.lost
             return state._replace(failure=event, failures=state.failures + 1, outstanding=None, lost=lost)
+
+
+def _changed(state: RunState, event: ModelChanged) -> RunState:
+    """Another model has neither failed yet nor counted anything, and it may be no weak one."""
+    return state._replace(
+        model=event.model, spec=event.spec, failure=None, failures=0, input_tokens=0, measured=0, ready=False
+    )
 
 
 def _replied(state: RunState, event: ModelResult) -> RunState:

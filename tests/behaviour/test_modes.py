@@ -13,7 +13,7 @@ from orchestrator.events import ModelIntent, RunStarted
 from orchestrator.models.acting import ActingCodec
 from orchestrator.models.base import Mode
 from orchestrator.runtime.offered import specs_of
-from orchestrator.runtime.requests import rebuilt, tool_lists
+from orchestrator.runtime.requests import Wire, rebuilt, tool_lists
 from orchestrator.testing import NullTracer, SqliteJournal, call
 from tests.behaviour.stage import Stage, allow
 from tests.support.model_server import ModelServer, model_server
@@ -75,7 +75,7 @@ async def requests(stage: Stage, run_id: str, mode: Mode, *, weak: bool = False)
         system = (await journal.body(start.system)).decode()
         tools = {digest: specs_of(await journal.body(digest)) for digest in tool_lists(events)}
         codec = ActingCodec("m", temperature=0.2, mode=mode, weak=weak)
-        made = list(rebuilt(events, codec, system, tools, {}))
+        made = list(rebuilt(events, [Wire(codec, vision=False)], system, tools, {}))
         assert all(one.checked for one in made)
         assert len(made) == sum(isinstance(event, ModelIntent) for event in events)
         return [json.loads(one.body) for one in made]

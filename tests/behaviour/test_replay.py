@@ -14,7 +14,7 @@ from orchestrator.events import JournalEvent, RunForked, RunStarted
 from orchestrator.models.base import ModelRequest, ToolSpec
 from orchestrator.models.resolve import plain_codec
 from orchestrator.runtime.replay import ReplayedRun, replay
-from orchestrator.runtime.requests import rebuilt
+from orchestrator.runtime.requests import Wire, rebuilt
 from orchestrator.testing import SqliteJournal, call
 from tests.behaviour.stage import Stage, allow
 from tests.behaviour.test_input import BOOK, SEATS, stage_of
@@ -116,7 +116,8 @@ def test_every_request_is_rebuilt_as_it_was_sent(tmp_path: Path) -> None:
         start = events[0]
         assert isinstance(start, RunStarted)
         specs = {start.tools: [ToolSpec(**spec) for spec in json.loads(bodies[start.tools])]}
-        found = list(rebuilt(events, plain_codec(start.model), bodies[start.system].decode(), specs, {}))
+        system, wires = bodies[start.system].decode(), [Wire(plain_codec(start.model), vision=True)]
+        found = list(rebuilt(events, wires, system, specs, {}))
         assert all(each.checked for each in found)
         again += [each.body for each in found]
     assert sorted(again) == sorted(request.body for request in stage.requests)
