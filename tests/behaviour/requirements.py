@@ -33,7 +33,7 @@ REQUIREMENTS = (
     Requirement("A12", "run", "A result has answer, steps, usage, cost, duration, stop reason and trace id."),
     Requirement("B1", "models", "Vendor, model and base URL change in configuration only."),
     Requirement("B2", "models", "Streaming or not, one interface; cached and reasoning tokens apart."),
-    Requirement("B3", "models", "Model errors are told apart by kind, and only some are tried again.", pending=True),
+    Requirement("B3", "models", "Model errors are told apart by kind, and only some are tried again."),
     Requirement("B4", "models", "Models act by tool calls, by JSON or by ReAct text."),
     Requirement("B5", "models", "Badly written output is read where it is certain what was meant."),
     Requirement("B6", "models", "Output that was cut off is noticed and completed.", pending=True),

@@ -153,7 +153,7 @@ def test_an_agent_that_was_called_changes_its_model_alone_and_keeps_it_while_par
     assert [body["model"] for body in server.seen[before:]] == ["beta", "alpha"], "its caller has a model of its own"
 
 
-@pytest.mark.requirement("B3", "F3", "F4")
+@pytest.mark.requirement("B3", "F3", "F6")
 def test_what_is_told_of_a_run_names_the_model_in_use(tmp_path: Path) -> None:
     with model_server(failing_at(2, REFUSALS["not_found"])) as server:
         files = stage(tmp_path, server.url)
@@ -203,7 +203,7 @@ def test_a_limit_on_cost_needs_the_price_of_every_model_that_may_come(tmp_path: 
     assert not server.seen
 
 
-@pytest.mark.requirement("B3", "H3")
+@pytest.mark.requirement("B3")
 def test_doctor_shows_models_to_go_on_with(tmp_path: Path) -> None:
     with model_server(lambda body: ANSWER) as server:
         files = stage(tmp_path, server.url)
