@@ -51,6 +51,8 @@ _ASKS: Final = tuple(
         "run execute start launch trigger deploy restart",
     )
 )
+_TELLING: Final = 5  # letters from which on a word of an argument's name says what it is about
+_NONE = re.compile(r"\b(?:without|no|not|never|zero|before|ignor\w+|exclud\w+)(?:\s+\w+){0,2}\s+$")
 _REFUSED = r"(?<!not )(?<!n't )(?<!never )(?<!without )"
 
 
@@ -102,7 +104,9 @@ def grounded(
     invented: list[str] = []
     for key, value in arguments.items():
         part = schema.get("properties", {}).get(key, {})
-        if _is_fixed(part, value):
+        if _denies(key, value, told):
+            invented.append(f"that {key} is {value!r}")
+        elif _is_fixed(part, value):
             sent[key] = value
         elif (found := _from(value, told)) is not None:
             sent[key] = found[0]
@@ -117,6 +121,19 @@ def grounded(
 def _is_fixed(part: Any, value: Any) -> bool:
     """Whether the schema itself gives the value."""
     return is_object(part) and (bool(part.get("enum")) or "const" in part or part.get("default", ...) == value)
+
+
+def _denies(key: str, value: Any, told: Known) -> bool:
+    """Whether a zero says "none" of what the task speaks of, though nobody said that there is none."""
+    if isinstance(value, bool) or value != 0 or _number_in(0, told.text):
+        return False
+    words = [word for word in _words_of(key) if len(word) >= _TELLING]
+    said = [place for word in words for place in re.finditer(rf"\b{re.escape(word)}", told.task)]
+    return any(_NONE.search(told.task[: place.start()]) is None for place in said)
+
+
+def _words_of(name: str) -> list[str]:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).casefold().replace("-", "_").split("_")
 
 
 def _from(value: Any, told: Known) -> tuple[Any] | None:
@@ -226,7 +243,7 @@ def _asked_for(name: str, task: str) -> bool:
 
     What has been done ("cancelled") asks for nothing in a question.
     """
-    tokens = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.rpartition("__")[2]).casefold().replace("-", "_").split("_")
+    tokens = _words_of(name.rpartition("__")[2])
     verbs = [token for token in tokens if any(token in group for group in _ASKS)]
     verb = tokens[0] if not verbs or tokens[0] in verbs else verbs[-1]
     wanted = {verb}.union(*(group for group in _ASKS if verb in group))

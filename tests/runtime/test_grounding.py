@@ -54,6 +54,9 @@ def judge(
         ("What is our policy on refunds?", {"item": "refund policy"}),
         ("anything", {"unit": "kg"}),
         ("anything", {"count": 0}),
+        ("What do 8 mugs cost without any count?", {"count": 0}),
+        ("No count, please", {"count": 0}),
+        ("a count of zero", {"count": 0}),
         ("anything", {"item": ["", None, True]}),
     ],
 )
@@ -72,6 +75,7 @@ def test_what_the_task_says_is_used(task: str, arguments: dict[str, Any]) -> Non
         ("Come at 2 pm", {"item": "15:00"}),
         ("Hello there, what is the price of a mug?", {"item": "hello there"}),
         ("Who is Ana?", {"item": "John Smith"}),
+        ("What does it cost after the count of the customer?", {"count": 0}),
         ("a mug", {"item": {"deep": ["mug", "kettle"]}}),
     ],
 )
