@@ -15,12 +15,14 @@ from orchestrator.config.names import did_you_mean
 from orchestrator.errors import ConfigurationError
 from orchestrator.events import Limits
 from orchestrator.lifetimes import Models, Servers
+from orchestrator.memory.notes import Notes
 from orchestrator.options import Options
-from orchestrator.runtime.builtin import builtin_server
+from orchestrator.runtime.builtin import BuiltIn, builtin_server
 from orchestrator.runtime.delegation import agent_server
 from orchestrator.runtime.finding import FIND
 from orchestrator.runtime.forking import Fork
 from orchestrator.runtime.journal import SqliteJournal
+from orchestrator.runtime.remembering import notes_tools
 from orchestrator.runtime.retrieving import RETRIEVE
 from orchestrator.runtime.runner import Launch, Runner
 from orchestrator.runtime.sittings import RunOptions, Seat, Sittings
@@ -194,7 +196,11 @@ async def assemble(
         agents = agent_server(
             list(cards.cards.values()), lambda card, task, caller: runners[0].child(card, task, caller)
         )
-        inside = {AGENTS: agents, BUILTIN: builtin_server([FIND, RETRIEVE]), **options.servers}
+        inside = {
+            AGENTS: agents,
+            BUILTIN: builtin_server([FIND, RETRIEVE, *_notes(options, settings)]),
+            **options.servers,
+        }
         local = [local_server(name, server) for name, server in inside.items()]
         configured = [open_server(name, servers) for name in servers.settings if name not in options.servers]
         toolset = await stack.enter_async_context(Toolset([*local, *configured]).running())
@@ -218,6 +224,12 @@ async def assemble(
         stack.callback(beats.cancel_scope.cancel)
         beats.start_soon(sittings.beat)
         yield Parts(options, settings, team, servers, models), sittings
+
+
+def _notes(options: Options, settings: Settings) -> list[BuiltIn]:
+    """The tools about notes, where they were asked for."""
+    wanted, project = settings.memory.notes, str(options.folder.resolve())
+    return notes_tools(Notes(options.store(), None if wanted == "user" else project), project) if wanted else []
 
 
 def open_server(name: str, servers: Servers) -> Server:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -46,6 +46,14 @@ class ToolSettings(_Table):
     timeout: float = Field(default=60.0, gt=0, allow_inf_nan=False)
     groups_above: int = Field(default=30, ge=0)
     result_tokens: int = Field(default=8000, ge=200)
+
+
+class MemorySettings(_Table):
+    """`[memory]`. `notes` lets agents keep notes for later runs of the same user: in this workspace (true, or
+    "project"), or in all of them ("user").
+    """
+
+    notes: bool | Literal["project", "user"] = False
 
 
 class PolicySettings(_Table):
@@ -108,6 +116,7 @@ class FileSettings(_Table):
     models: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict[str, Mapping[str, Any]], repr=False)
     limits: LimitSettings = LimitSettings()
     tools: ToolSettings = ToolSettings()
+    memory: MemorySettings = MemorySettings()
     policy: PolicySettings = PolicySettings()
     roles: Mapping[str, RoleSettings] = Field(default_factory=dict[str, RoleSettings])
     journal: JournalSettings = JournalSettings()
@@ -129,6 +138,7 @@ _KNOWN: Mapping[str, Sequence[str]] = {
     "": (*FileSettings.model_fields, "servers"),
     "limits": tuple(LimitSettings.model_fields),
     "tools": tuple(ToolSettings.model_fields),
+    "memory": tuple(MemorySettings.model_fields),
     "policy": tuple(PolicySettings.model_fields),
     "roles": tuple(RoleSettings.model_fields),
     "telemetry": tuple(TelemetrySettings.model_fields),

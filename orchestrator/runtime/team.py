@@ -13,7 +13,7 @@ from orchestrator.models.base import FIND_TOOLS, ToolSpec
 from orchestrator.runtime.words import output_wanted
 from orchestrator.tools.arguments import ArgumentSchema
 from orchestrator.tools.catalogue import Catalogue
-from orchestrator.tools.toolset import AGENTS, BUILTIN, Offer, Toolset
+from orchestrator.tools.toolset import AGENTS, BUILTIN, NOTES, Offer, Toolset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,9 @@ class Team:
         chosen = select(card, [CardOffer(o.server.name, o.tool.name, o.name) for o in there.values()], self.bundled)
         many = 0 < min(self._most, most or self._most) < len(chosen)
         theirs = [there[each.name] for each in chosen]
-        own = [offer for offer in self.toolset.offers([BUILTIN]) if theirs and (many or offer.name != FIND_TOOLS)]
+        # Notes are for whoever can call anything; the other built-in tools are about results and tools of servers.
+        helped = {**dict.fromkeys(NOTES, bool(theirs or called)), FIND_TOOLS: bool(theirs and many)}
+        own = [each for each in self.toolset.offers([BUILTIN]) if helped.get(each.name, bool(theirs))]
         always = [*(by_tool[each.tool_name] for each in called), *own]
         catalogue = Catalogue(theirs)
         specs = tuple(_outlined(offer.spec, catalogue) for offer in (always if many else [*always, *theirs]))

@@ -2,7 +2,7 @@
 
 The first line that fits decides:
 
-    1   a built-in tool that only reads: it shows what the run has already            allow
+    1   a built-in tool that shows what the run has already: no notes                 allow
     2   a role of the run, or of an agent on the way to it, does not have the tool    deny   (agents apart)
     3   `[policy] deny`                                                               deny
     4   a server that is not trusted changed the tool since it was first seen         ask
@@ -10,9 +10,10 @@ The first line that fits decides:
     6   `[policy] ask`                                                                ask
     7   `[policy] allow`, or the server's own `auto_approve`                          allow
     8   the call of an agent of this process (its own calls are judged in turn)       allow
-    9   the server says that the tool only reads                                      allow
-    10  a bundled server says that the tool destroys nothing                          allow
-    11  anything else, no annotation included                                         ask
+    9   it is about notes: they are the user's own, and the configuration has them    allow
+    10  the server says that the tool only reads                                      allow
+    11  a bundled server says that the tool destroys nothing                          allow
+    12  anything else, no annotation included                                         ask
 
 Then `--approve all` turns ask into allow, and `--approve none` turns ask into deny.
 """
@@ -25,7 +26,7 @@ from typing import Literal
 from mcp_types import Tool
 
 from orchestrator.config import PolicySettings, RoleSettings, ServerSettings
-from orchestrator.tools.toolset import BUILTIN, Offer
+from orchestrator.tools.toolset import BUILTIN, NOTES, Offer
 
 Mode = Literal["ask", "all", "none"]
 Verdict = Literal["allow", "ask", "deny"]
@@ -57,7 +58,8 @@ class Policy:
         return Decision("deny", f"{decision.reason}, and nobody is asked (--approve none)")
 
     def _decide(self, offer: Offer, roles: Sequence[str], approve: Sequence[str]) -> Decision:
-        if offer.server.name == BUILTIN and offer.effect == "read":
+        notes = offer.server.name == BUILTIN and offer.tool.name in NOTES
+        if offer.server.name == BUILTIN and offer.effect == "read" and not notes:
             return Decision("allow", "it shows what the run has already")
         for role in roles if offer.effect != "agent" else ():
             if not _matches(offer, self.roles[role].tools if role in self.roles else ()):
@@ -75,6 +77,8 @@ class Policy:
             return Decision("allow", "the configuration allows it")
         if offer.effect == "agent":
             return Decision("allow", "an agent's own calls are judged in turn")
+        if notes:
+            return Decision("allow", "notes are turned on, and nothing else is changed")
         return _by_annotation(offer.tool, bundled=server is not None and server.bundled)
 
 

@@ -44,6 +44,11 @@ def words(text: str) -> Iterator[str]:
             yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
 
 
+def telling(query: str) -> Iterator[str]:
+    """The words of a wish that say something of what is looked for."""
+    return (word for word in words(query) if f" {word} " not in _IDLE)
+
+
 def _stem(word: str) -> str:
     """An English word without its ending; the same for all forms of most verbs and nouns."""
     if len(word) > 4 and word.endswith("ies"):
@@ -88,9 +93,7 @@ class Index:
     def _asked(self, query: str) -> Mapping[str, float]:
         """The words to look for and how much each counts."""
         asked: dict[str, float] = {}
-        for word in words(query):
-            if f" {word} " in _IDLE:
-                continue
+        for word in telling(query):
             kin = _KINDRED.get(word, set[str]())
             if word not in self._having and len(word) >= _ALIKE:
                 kin = kin | {other for other in self._having if _alike(word, other)}

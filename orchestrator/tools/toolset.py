@@ -50,6 +50,9 @@ AGENTS = "agents"
 BUILTIN = "builtin"
 """The server of the orchestrator's own tools, which go by their plain names; its name is reserved as well."""
 
+REMEMBER, RECALL, FORGET = NOTES = ("remember", "recall", "forget")
+"""Built-in tools that reach beyond the run: to what is kept of others."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:

@@ -54,7 +54,7 @@ REQUIREMENTS = (
     Requirement("D1", "memory", "The window slides over all but what is pinned.", pending=True),
     Requirement("D2", "memory", "Old turns are summarised before the window is full.", pending=True),
     Requirement("D3", "memory", "A run of 200 steps stays bounded in input and flat in time.", pending=True),
-    Requirement("D4", "memory", "Notes outlive a run where that was asked for.", pending=True),
+    Requirement("D4", "memory", "Notes outlive a run where that was asked for."),
     Requirement(
         "E1", "teams", "A plan is data, runs in parallel where it can, and is thought over again.", pending=True
     ),
