@@ -57,7 +57,10 @@ class Limits(_Model):
 
 
 class RunStarted(Event):
-    """`system` and `tools` name bodies in the journal by hash; a resume uses those very bytes. `by` is whose it is."""
+    """`system` and `tools` name bodies in the journal by hash; a resume uses those very bytes. `by` is whose it is.
+
+    `weights` are how its model counts tokens, as far as that was known then; empty for what nobody knew.
+    """
 
     type: Literal["run.started"] = "run.started"
     task: str
@@ -74,6 +77,7 @@ class RunStarted(Event):
     max_output_tokens: int
     settings: str | None = None
     by: str = ""
+    weights: tuple[float, ...] = ()
 
 
 class RunResumed(Event):
@@ -95,7 +99,10 @@ class RunForked(Event):
 
 
 class ModelIntent(Event):
-    """Written before the request is sent. Until it is settled, the reservation counts as spent."""
+    """Written before the request is sent. Until it is settled, the reservation counts as spent.
+
+    `output` is the output limit, in tokens.
+    """
 
     type: Literal["model.intent"] = "model.intent"
     attempt: int
@@ -103,12 +110,13 @@ class ModelIntent(Event):
     messages: int
     closing: bool = False
     reserved: int
+    output: int = 0
     reserved_cost: Cost = Cost()
 
 
 class ModelResult(Event):
     """`problem` is what the model is told of a reply that is neither a call nor an answer. `final`: it is done, and the
-    answer is asked for next.
+    answer is asked for next. `weights` are how the model counts, where that was learned from this reply.
     """
 
     type: Literal["model.result"] = "model.result"
@@ -120,6 +128,7 @@ class ModelResult(Event):
     estimated: bool = False
     problem: str = ""
     final: bool = False
+    weights: tuple[float, ...] = ()
 
 
 class ModelFailed(Event):
@@ -140,7 +149,7 @@ class ModelChanged(Event):
     """The run goes on with another model, of this name at its vendor; `spec` is its name in the configuration.
 
     `reason` is the kind of error with which the one before failed for good, or `configuration`: a resumed run finds
-    that its agent has another model now.
+    that its agent has another model now. `weights` are how the other one counts tokens, as far as that is known.
     """
 
     type: Literal["model.changed"] = "model.changed"
@@ -148,6 +157,7 @@ class ModelChanged(Event):
     model: str
     previous: str
     reason: str
+    weights: tuple[float, ...] = ()
 
 
 class ToolIntent(Event):

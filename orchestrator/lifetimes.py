@@ -13,6 +13,7 @@ from orchestrator.errors import ConfigurationError
 from orchestrator.masking import mask
 from orchestrator.models.base import Model
 from orchestrator.models.choice import Choice
+from orchestrator.models.counting import Tally
 from orchestrator.models.pace import Pace
 from orchestrator.models.resolve import NO_MODEL, read_models, resolve
 from orchestrator.tools.orphans import Watcher
@@ -33,6 +34,7 @@ class Models:
         self._tables = read_models(settings.models)
         self._open: dict[tuple[str, float | None], Model] = {}
         self._paces: dict[str, Pace] = {}
+        self._tallies: dict[str, Tally] = {}
 
     def specs(self, card: AgentCard) -> tuple[str, ...]:
         """What an agent's models are called in the configuration: the one that it uses, and those to go on with.
@@ -71,7 +73,11 @@ class Models:
 
     def choices(self, card: AgentCard) -> tuple[Choice, ...]:
         """The models of an agent, each at the pace that all agents with it keep together. Raises as `of` does."""
-        return tuple(Choice(spec=each, model=self.of(card, each), pace=self._pace(each)) for each in self.specs(card))
+        return tuple(self._choice(card, spec) for spec in self.specs(card))
+
+    def _choice(self, card: AgentCard, spec: str) -> Choice:
+        tally = self._tallies.setdefault(spec, Tally())
+        return Choice(spec=spec, model=self.of(card, spec), pace=self._pace(spec), tally=tally)
 
     def _fallback(self, spec: str) -> tuple[str, ...]:
         return self._tables[spec].fallback if spec in self._tables else ()

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
-from orchestrator.memory.tokens import ASCII_BYTES_PER_TOKEN, OTHER_BYTES_PER_TOKEN, estimate
+from orchestrator.memory.tokens import MOST_CHARACTERS, MOST_TOKENS, estimate
 from orchestrator.tools.results import rows
 
 PARSED = 4_000_000
@@ -23,9 +23,9 @@ _RULE = re.compile(r"\|?[\s:|-]+\|[\s:|-]*")
 
 def fits(text: str, tokens: int) -> bool:
     """Whether a text has at most so many tokens; looks only at as much of it as could have."""
-    if len(text) * 3 <= tokens * OTHER_BYTES_PER_TOKEN:  # a character of three bytes is the dearest
+    if len(text) * MOST_TOKENS < tokens:
         return True
-    return len(text) <= tokens * ASCII_BYTES_PER_TOKEN and estimate(text.encode()) <= tokens
+    return len(text) <= tokens * MOST_CHARACTERS and estimate(text.encode()) <= tokens
 
 
 def excerpt(text: str, tokens: int, id: str = "") -> str:
@@ -81,7 +81,7 @@ def units(text: str) -> list[int]:
 
 def leading(text: str, tokens: int) -> int:
     """How many characters at the start have at most so many tokens; whole lines, where there are any."""
-    window = _shrunk(text[: int(tokens * ASCII_BYTES_PER_TOKEN)], tokens)
+    window = _shrunk(text[: tokens * MOST_CHARACTERS], tokens)
     if len(window) == len(text):
         return len(text)
     border = window.rfind("\n") + 1
@@ -89,7 +89,7 @@ def leading(text: str, tokens: int) -> int:
 
 
 def _trailing(text: str, tokens: int) -> int:
-    window = _shrunk(text[-int(tokens * ASCII_BYTES_PER_TOKEN) :], tokens, keep_end=True)
+    window = _shrunk(text[-tokens * MOST_CHARACTERS :], tokens, keep_end=True)
     border = window.find("\n", 0, len(window) // 2) + 1
     return len(window) - border
 

@@ -13,6 +13,7 @@ from orchestrator.events import LimitReached
 from orchestrator.memory.tokens import IMAGE_TOKENS, REQUEST_OVERHEAD, estimate
 from orchestrator.messages import Message, SystemMessage, UserMessage
 from orchestrator.models.base import Codec, ToolSpec
+from orchestrator.models.counting import FRESH, NOTHING, Counts, Weights, added, count, tokens
 
 CLOSING = (
     "Stop here: this run has reached a limit ({limit}: {detail}). Do not ask for tools. Write the best final answer "
@@ -28,7 +29,10 @@ ANSWER = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A request but for its output limit. `input_tokens` is an estimate that is never below the last reported input."""
+    """A request but for its output limit. `input_tokens` is an estimate that is never below the last reported input.
+
+    What its model counts beyond `base` tells how it counts a text of the counts `telling`.
+    """
 
     messages: Sequence[Message]
     tools: Sequence[ToolSpec]
@@ -36,6 +40,8 @@ class Draft:
     encoded_tools: bytes
     digest: str
     input_tokens: int
+    base: int = 0
+    telling: Counts = NOTHING
 
 
 class Prompt:
@@ -47,7 +53,8 @@ class Prompt:
         self._tools = tools
         self._encoded_tools = codec.tools(tools)
         self._encoded: list[bytes] = []
-        self._estimates: list[int] = []
+        self._counts: list[Counts] = []
+        self._images: list[int] = []
         self._digest = sha256(self._encoded_tools)
         self._append(self._system, {})
 
@@ -56,12 +63,12 @@ class Prompt:
         new = transcript[len(self._encoded) - 1 :]
         return [image.body for message in new if isinstance(message, UserMessage) for image in message.images]
 
-    def show(self, tools: Sequence[ToolSpec]) -> int:
+    def show(self, tools: Sequence[ToolSpec], weights: Weights = FRESH) -> int:
         """Shows another tool list from the next request on; returns about how many tokens it adds."""
         before = self._encoded_tools
         self._tools, self._encoded_tools = tools, self._codec.tools(tools)
         self._digest = sha256(b"".join((self._encoded_tools, *self._encoded)))
-        return estimate(self._encoded_tools) - estimate(before)
+        return estimate(self._encoded_tools, weights) - estimate(before, weights)
 
     def draft(
         self,
@@ -71,17 +78,25 @@ class Prompt:
         reported: int = 0,
         stop: LimitReached | None = None,
         images: Mapping[str, bytes] | None = None,
+        weights: Weights = FRESH,
     ) -> Draft:
         """The request for the next turn.
 
         `reported` is the input that the model counted when the transcript had `measured` messages. `stop` asks for a
-        last answer, without tools. `images` are the bodies of the unseen ones, for a model that sees.
+        last answer, without tools. `images` are the bodies of the unseen ones, for a model that sees. `weights` are
+        how it counts.
         """
         for message in transcript[len(self._encoded) - 1 :]:
             self._append(message, images or {})
-        fresh = sum(self._estimates[measured + 1 :]) if reported else sum(self._estimates)
+        first = measured + 1 if reported else 0
+        telling = added(*self._counts[first:])
+        images_shown = sum(self._images[first:])
+        base = reported + IMAGE_TOKENS * images_shown
+        fresh = tokens(telling, weights)
         if not reported:
-            fresh += estimate(self._encoded_tools) + REQUEST_OVERHEAD
+            base += REQUEST_OVERHEAD + estimate(self._encoded_tools, weights)
+        # Vendors write a tool list in words of their own, and images count by their size.
+        told = images_shown == 0 and bool(reported or not self._encoded_tools)
         if stop is None:
             return Draft(
                 messages=(self._system, *transcript),
@@ -89,7 +104,9 @@ class Prompt:
                 encoded=self._encoded,
                 encoded_tools=self._encoded_tools,
                 digest=self._digest.hexdigest(),
-                input_tokens=reported + fresh,
+                input_tokens=base + fresh,
+                base=base,
+                telling=telling if told else NOTHING,
             )
         last = UserMessage(text=CLOSING.format(limit=stop.limit, detail=stop.detail))
         encoded = self._codec.message(last)
@@ -99,33 +116,36 @@ class Prompt:
             encoded=(*self._encoded, encoded),
             encoded_tools=self._codec.closed(self._encoded_tools),
             digest=sha256(self._digest.digest() + encoded).hexdigest(),
-            input_tokens=reported + fresh + estimate(encoded),
+            input_tokens=base + fresh + estimate(encoded, weights),
         )
 
     @property
     def weak(self) -> bool:
         return self._codec.weak
 
-    def apart(self, text: str) -> Draft:
+    def apart(self, text: str, weights: Weights = FRESH) -> Draft:
         """A request of its own for an answer to `text`, without the transcript."""
         messages = (SystemMessage(text=f"{self._system.text}\n\n{ANSWER}"), UserMessage(text=text))
         encoded = tuple(map(self._codec.message, messages))
+        counts = added(*map(count, encoded))
         return Draft(
             messages=messages,
             tools=(),
             encoded=encoded,
             encoded_tools=b"",
             digest=sha256(b"".join(encoded)).hexdigest(),
-            input_tokens=sum(map(estimate, encoded)) + REQUEST_OVERHEAD,
+            input_tokens=tokens(counts, weights) + REQUEST_OVERHEAD,
+            base=REQUEST_OVERHEAD,
+            telling=counts,
         )
 
     def _append(self, message: Message, images: Mapping[str, bytes]) -> None:
         encoded = self._codec.message(message)
-        tokens = estimate(encoded)
+        self._counts.append(count(encoded))
+        self._images.append(0)
         if isinstance(message, UserMessage) and message.images and images:
             shown = tuple(replace(image, data=images[image.body]) for image in message.images)
             encoded = self._codec.message(replace(message, images=shown))
-            tokens += IMAGE_TOKENS * len(shown)  # whatever their size in bytes
+            self._images[-1] = len(shown)  # whatever their size in bytes
         self._encoded.append(encoded)
-        self._estimates.append(tokens)
         self._digest.update(encoded)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from orchestrator.memory.excerpts import describe_json, excerpt, fits, leading, parsed, separator, table_rows, units
 from orchestrator.memory.jsonpath import FORMS, find
-from orchestrator.memory.tokens import estimate
+from orchestrator.memory.tokens import MOST_CHARACTERS, estimate
 from orchestrator.tools.results import rows
 from orchestrator.tools.validation import searcher
 
@@ -57,7 +57,7 @@ def _page(text: str, name: str, wanted: Wanted, tokens: int) -> str:
     first = wanted.offset - 1
     last = min(len(found), first + wanted.limit) if wanted.limit else len(found)
     start = found[first - 1] if first else 0
-    end = start + leading(text[start : min(found[last - 1], start + 4 * tokens)], tokens)
+    end = start + leading(text[start : min(found[last - 1], start + MOST_CHARACTERS * tokens)], tokens)
     last = max(first + 1, bisect_right(found, end, first, last))
     more = f"; go on with offset={last + 1}" if last < len(found) else "; this is the end"
     return f"[{name}, lines {first + 1}-{last} of {len(found):,}{more}]\n{text[start : found[last - 1]]}"

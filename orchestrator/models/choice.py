@@ -1,9 +1,10 @@
 """The model that a run uses, and those that it goes on with, one after the other, when that fails for good."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.models.base import Model
+from orchestrator.models.counting import Tally
 from orchestrator.models.pace import Pace
 
 GOES_ON = frozenset(
@@ -15,11 +16,15 @@ a bad request is wrong everywhere, and a script without an answer is a mistake i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A model as an agent uses it: by the name that the configuration has for it, at the pace of all who use it."""
+    """A model as an agent uses it: by the name that the configuration has for it, at the pace of all who use it.
+
+    `tally` is how it counts tokens, as far as all who use it have found out.
+    """
 
     spec: str
     model: Model
     pace: Pace
+    tally: Tally = field(default_factory=Tally)
 
 
 class Choices:

@@ -27,6 +27,7 @@ from orchestrator.memory.prompt import Draft, Prompt
 from orchestrator.memory.tokens import estimate
 from orchestrator.messages import Cost, Usage
 from orchestrator.models.base import CallReady, ModelReply, ModelRequest, TextDelta
+from orchestrator.models.counting import Weights
 from orchestrator.models.pace import Turn
 from orchestrator.runtime.acting import Acting
 from orchestrator.runtime.agent import Agent
@@ -142,9 +143,11 @@ class Loop:
         if (other := self._agent.choices.after(failure.kind)) is None:
             return
         before, name = self._agent.model.name, other.model.name
-        self._recorder.note(
-            self._recorder.make(ModelChanged, spec=other.spec, model=name, previous=before, reason=failure.kind)
+        weights = other.tally.weights
+        changed = self._recorder.make(
+            ModelChanged, spec=other.spec, model=name, previous=before, reason=failure.kind, weights=weights
         )
+        self._recorder.note(changed)
         self._agent.choices.use(other)
         self._prompt = Prompt(other.model.codec, self._agent.system, self._agent.specs)
 
@@ -190,7 +193,7 @@ class Loop:
         if (change := self._agent.offered.change(self.state)) is None:
             return
         await self._tree.journal.keep({change.digest: change.body})
-        tokens = self._prompt.show(self._agent.specs)
+        tokens = self._prompt.show(self._agent.specs, self.state.weights)
         self._recorder.note(
             self._recorder.make(
                 ToolsChanged, tools=change.digest, chosen=change.chosen, joined=change.joined, tokens=tokens
@@ -225,6 +228,7 @@ class Loop:
             messages=len(self.state.messages),
             closing=step.closing,
             reserved=grant.amount.tokens,
+            output=grant.output,
             reserved_cost=Cost(amount=grant.amount.cost, known=self._agent.model.prices is not None),
         )
 
@@ -304,9 +308,9 @@ class Loop:
         turn = self.state.turn
         closing = not draft.tools and bool(self._agent.specs)
         reply, problem = read(reply, self._agent, self.state, closing=closing)
-        usage = reply.usage or Usage(
-            input_tokens=draft.input_tokens, output_tokens=estimate(_written(reply).encode("utf-8", "replace"))
-        )
+        if (usage := reply.usage) is None:
+            written = estimate(_written(reply).encode("utf-8", "replace"), self.state.weights)
+            usage = Usage(input_tokens=draft.input_tokens, output_tokens=written)
         usage = Usage(model_calls=1) + usage
         prices = self._agent.model.prices
         cost = prices.cost(usage) if prices is not None else Cost(known=False)
@@ -322,9 +326,17 @@ class Loop:
             estimated=reply.usage is None,
             problem=problem,
             final=not closing and is_final(reply, self._agent, problem),
+            weights=self._learned(reply.usage, draft),
         )
         self._recorder.note(event)
         return event
+
+    def _learned(self, usage: Usage | None, draft: Draft) -> Weights:
+        """How the model counts, where that is known better now."""
+        if usage is None:
+            return ()
+        weights = self._agent.choice.tally.learn(draft.telling, usage.input_tokens - draft.base)
+        return weights if weights != self.state.weights else ()
 
     def _outcome(self, reply: ModelReply, event: ModelResult) -> ChatOutcome:
         return ChatOutcome(

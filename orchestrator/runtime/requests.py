@@ -37,13 +37,14 @@ def draft_of(prompt: Prompt, state: RunState, *, closing: bool, images: Mapping[
     The last one of a weak model is apart: it has the task and what was found out, and no call that it could go on with.
     """
     if closing and prompt.weak:
-        return prompt.apart(facts(state))
+        return prompt.apart(facts(state), state.weights)
     return prompt.draft(
         state.messages,
         measured=state.measured,
         reported=state.input_tokens,
         stop=state.stop if closing else None,
         images=images,
+        weights=state.weights,
     )
 
 
@@ -109,8 +110,7 @@ def rebuilt(
             requests.clear()
         elif isinstance(event, ModelIntent):
             draft = draft_of(prompt, state, closing=event.closing, images=images if wire.vision else None)
-            # The output limit is what was reserved beyond the input.
-            limit = event.reserved - draft.input_tokens
+            limit = event.output or event.reserved - draft.input_tokens  # older journals do not tell it
             shut = Closed(draft, state, event.turn)
             body = wire.codec.body(draft.encoded, draft.encoded_tools, limit, shut)
             checked = draft.digest == event.request

@@ -185,6 +185,7 @@ class Runner:
             tools=kit.tools_digest,
             max_output_tokens=agent.max_output_tokens,
             settings=None if settings is None else digest(settings),
+            weights=agent.choice.tally.weights,
         )
         recorder.note(started)  # it is written with the first intent: nothing happens before that
 
@@ -195,9 +196,16 @@ def _tell_other_model(agent: Agent, recorder: Recorder) -> None:
     if now.model.name != state.model or (state.spec and now.spec != state.spec):
         logger.warning("run %s was asking model %s and goes on with %s", state.run.run, state.model, now.model.name)
         changed = recorder.make(
-            ModelChanged, spec=now.spec, model=now.model.name, previous=state.model, reason="configuration"
+            ModelChanged,
+            spec=now.spec,
+            model=now.model.name,
+            previous=state.model,
+            reason="configuration",
+            weights=now.tally.weights,
         )
         recorder.note(changed)
+    else:
+        now.tally.recall(state.weights)
 
 
 async def _drive(loop: Loop, recorder: Recorder, tree: Tree) -> None:

@@ -19,6 +19,7 @@ from orchestrator.events import (
     StopReason,
 )
 from orchestrator.messages import AssistantMessage, Cost, FinishReason, Message, ToolCall, Usage
+from orchestrator.models.counting import FRESH, Weights
 from orchestrator.runtime.breakers import Breakers
 
 
@@ -111,6 +112,7 @@ class RunState(NamedTuple):
     input_tokens: int = 0
     asked: int = 0
     measured: int = 0
+    weights: Weights = FRESH
     active: float = 0.0
     last_at: float = 0.0
 

@@ -125,7 +125,10 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
     match event:
         case RunStarted():
             messages = (UserMessage(text=event.task),)
-            return state._replace(started=event, tools=event.tools, model=event.model, messages=messages)
+            weights = event.weights or state.weights
+            return state._replace(
+                started=event, tools=event.tools, model=event.model, messages=messages, weights=weights
+            )
         case RunResumed():
             return _resumed(state)
         case RunForked():
@@ -210,7 +213,14 @@ def _apply_model(state: RunState, event: ModelIntent | ModelResult | ModelFailed
 def _changed(state: RunState, event: ModelChanged) -> RunState:
     """Another model has neither failed yet nor counted anything, and it may be no weak one."""
     return state._replace(
-        model=event.model, spec=event.spec, failure=None, failures=0, input_tokens=0, measured=0, ready=False
+        model=event.model,
+        spec=event.spec,
+        weights=event.weights or state.weights,
+        failure=None,
+        failures=0,
+        input_tokens=0,
+        measured=0,
+        ready=False,
     )
 
 
@@ -227,6 +237,7 @@ def _replied(state: RunState, event: ModelResult) -> RunState:
         finish=event.finish,
         input_tokens=0 if state.ready else event.usage.input_tokens,  # an answer's request is apart from the others
         measured=0 if state.ready else state.asked,
+        weights=event.weights or state.weights,
     )
     if state.stop is not None:
         return state._replace(closed=True, answer=None if event.problem else message.text.strip() or None)
