@@ -69,12 +69,13 @@ class Parts:
         task = task.encode("utf-8", "replace").decode()  # half a surrogate pair is no character
         card = self.team.cards.get(agent)
         await self.check(agent)
-        chosen = effective(limits, card.limits, self._settings.limits)
+        options = options or RunOptions()
+        chosen = smallest(effective(limits, card.limits, self._settings.limits), options.within)
         if chosen.cost is not None:
             self._priced(card)
-        options = options or RunOptions()
         self._known_role(options.role)
-        launch = Launch(run=new_run_id(), task=task, limits=chosen, settings=self._options.record())
+        run, settings = options.run or new_run_id(), self._options.record()
+        launch = Launch(run=run, task=task, limits=chosen, depth=options.depth, settings=settings)
         return card, launch, options
 
     async def forking(self, fork: Fork, options: RunOptions | None) -> tuple[AgentCard, Launch, RunOptions]:
@@ -277,6 +278,16 @@ def effective(*limits: Limits | None) -> Limits:
         return next((value for each in given if (value := getattr(each, kind)) is not None), None)
 
     return Limits(**{kind: first(kind) for kind in Limits.model_fields})
+
+
+def smallest(limits: Limits, within: Limits | None) -> Limits:
+    """Both at once: the smaller one of each kind."""
+    if within is None:
+        return limits
+    pairs = {kind: (getattr(limits, kind), getattr(within, kind)) for kind in Limits.model_fields}
+    return Limits(
+        **{kind: min((each for each in pair if each is not None), default=None) for kind, pair in pairs.items()}
+    )
 
 
 def new_run_id() -> str:

@@ -1,12 +1,12 @@
 """What an orchestrator holds open while the MCP package is not imported yet: models, and the servers' processes."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import anyio
 
-from orchestrator.cards import AgentCard, Cards, model_specs
+from orchestrator.cards import AgentCard, model_specs
 from orchestrator.cards.reach import may_use
 from orchestrator.config import Ask, Input, ServerSettings, Settings, secrets_of
 from orchestrator.errors import ConfigurationError
@@ -137,9 +137,8 @@ class Servers:
             except (OSError, ConfigurationError) as error:
                 self.problems[name] = f"it cannot be started: {error}"
 
-    def needed(self, cards: Cards, agent: str) -> list[str]:
-        """The servers that a run of `agent` may come to need, in the order of the configuration."""
-        reachable = cards.reachable(agent)
+    def needed(self, reachable: Sequence[AgentCard]) -> list[str]:
+        """The servers that a run which reaches these agents may come to need, in the order of the configuration."""
         return [
             name
             for name, server in self.settings.items()

@@ -4,13 +4,14 @@ async with Orchestrator(Options(model="openai:gpt-5")) as orchestrator:
     result = await orchestrator.run("Total each month's sales in sales.csv")
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import anyio
 
+from orchestrator.cards import AgentCard
 from orchestrator.events import Limits, PublicEvent
 from orchestrator.lifetimes import Models, Servers
 from orchestrator.options import Options
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.runtime.journal import Journal
     from orchestrator.runtime.result import RunResult
     from orchestrator.runtime.sittings import RunOptions
+    from orchestrator.runtime.team import Team
 
 DEFAULT_AGENT = "supervisor"
 
@@ -27,8 +29,8 @@ DEFAULT_AGENT = "supervisor"
 class Orchestrator:
     """Runs tasks. One instance serves many runs at once; nothing of one is seen in another."""
 
-    def __init__(self, options: Options | None = None, *, agent: str = DEFAULT_AGENT) -> None:
-        """`agent` is who runs are for unless they say otherwise; the servers it may need start on entering.
+    def __init__(self, options: Options | None = None, *, agent: str = DEFAULT_AGENT, also: Sequence[str] = ()) -> None:
+        """`agent` is who runs are for unless they say otherwise. The servers that it and `also` need start on entering.
 
         Raises:
             ConfigurationError: with everything that is wrong in the files.
@@ -38,7 +40,8 @@ class Orchestrator:
         self.settings = self.options.load_settings()
         self.cards = self.options.load_cards()
         self._models = Models(self.options.model, self.settings)
-        for card in self.cards.reachable(agent):
+        self._agents = tuple(dict.fromkeys((agent, *also)))
+        for card in self._reachable():
             self._models.specs(card)
         self._stack = AsyncExitStack()
 
@@ -46,7 +49,7 @@ class Orchestrator:
         async with AsyncExitStack() as stack:
             servers = Servers(self.settings, self.options.folder, self.options.ask, self.options.store(), remember=True)
             stack.push_async_callback(servers.close)
-            servers.start_early(servers.needed(self.cards, self.agent))
+            servers.start_early(servers.needed(self._reachable()))
             # The MCP package takes half a second to import; the servers' processes come up meanwhile.
             from orchestrator.assembly import assemble  # noqa: PLC0415
 
@@ -61,6 +64,9 @@ class Orchestrator:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         return await self._stack.__aexit__(kind, error, trace)
+
+    def _reachable(self) -> list[AgentCard]:
+        return [card for agent in self._agents for card in self.cards.reachable(agent)]
 
     async def run(
         self,
@@ -159,9 +165,26 @@ class Orchestrator:
         card, launch, chosen = await self._parts.forking(fork, options)
         return await self._sittings.begin(card, launch, chosen, on_event or _nobody)
 
-    def park(self) -> bool:
-        """Ends every run that is driven here; each is journalled as parked and can be resumed. False: none runs."""
-        return self._sittings.park()
+    def park(self, run_id: str | None = None) -> bool:
+        """Ends every run that is driven here, or one; each is journalled as parked and can be resumed.
+
+        False: none runs.
+        """
+        return self._sittings.park(run_id)
+
+    @property
+    def journal(self) -> "Journal":
+        """Where its runs are written, while it is open."""
+        return self._sittings.journal
+
+    @property
+    def team(self) -> "Team":
+        """Who may call what, while it is open."""
+        return self._parts.team
+
+    async def check(self, agent: str) -> None:
+        """Waits for the servers that an agent may need. Raises `ConfigurationError` when it cannot run."""
+        await self._parts.check(agent)
 
 
 def _nobody(event: PublicEvent) -> None:

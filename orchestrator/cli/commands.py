@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
-from orchestrator.cli import INTERRUPTED, approving, doctor, init, listing, login, replaying, running
+from orchestrator.cli import INTERRUPTED, approving, doctor, init, listing, login, replaying, running, serving
 from orchestrator.cli.interrupts import on_interrupt
 from orchestrator.cli.progress import printable, say
 from orchestrator.errors import ConfigurationError, OrchestratorError
@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
     "init": init.init,
     "runs": listing.runs,
     "replay": replaying.replay,
+    "serve": serving.serve,
 }
 
 
@@ -79,14 +80,14 @@ class _ToStderr(logging.Handler):
 async def _interruptible(command: Callable[[Namespace], Awaitable[int]], arguments: Namespace) -> int:
     """The first Ctrl-C, or SIGTERM, parks the run and closes what was opened; the second ends the process at once."""
     with anyio.CancelScope() as scope:
-        interrupted = False
+        signalled = interrupted = False
 
         def interrupt() -> None:
-            nonlocal interrupted
-            if interrupted:
+            nonlocal signalled, interrupted
+            if signalled:
                 os._exit(INTERRUPTED)
-            interrupted = True
-            on_interrupt(scope.cancel)
+            signalled = True
+            interrupted = on_interrupt(scope.cancel)
 
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, interrupt)

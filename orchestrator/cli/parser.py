@@ -162,6 +162,15 @@ def _login(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--forget", action="store_true", help="forget the sign-in that is kept")
 
 
+def _serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stdio", action="store_true", help="speak MCP on stdin and stdout, for a host that starts it")
+    parser.add_argument("--host", metavar="HOST", help="the address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, metavar="PORT", help="the port to listen on (default: 8765)")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="AGENT", help="serve this agent (default: all); repeats"
+    )
+
+
 COMMANDS: Sequence[tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = (
     ("run", "Run a task.", _run),
     ("tools", "List the tools of all servers under the names that models see.", _tools),
@@ -171,6 +180,7 @@ COMMANDS: Sequence[tuple[str, str, Callable[[argparse.ArgumentParser], None]]] =
     ("init", "Write a starting set of files from the MCP servers that other hosts on this machine have.", _init),
     ("runs", "List runs, or show what one did.", _runs),
     ("replay", "Show a run again from its journal, or run on from one of its steps.", _replay),
+    ("serve", "Offer agents as MCP tools to other programs, over HTTP or stdio.", _serve),
     ("resume", "Go on with a run that is parked or whose process ended.", _resume),
     ("approve", "Say yes or no to a call that waits; then resume the run.", _approve),
 )

@@ -10,6 +10,7 @@ from orchestrator.config.servers import ServerSettings, secrets_of
 from orchestrator.config.settings import (
     PolicySettings,
     RoleSettings,
+    ServeSettings,
     Settings,
     TelemetrySettings,
     ToolSettings,
@@ -22,6 +23,7 @@ __all__ = [
     "Input",
     "PolicySettings",
     "RoleSettings",
+    "ServeSettings",
     "ServerFile",
     "ServerSettings",
     "Settings",

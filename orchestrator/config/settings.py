@@ -104,6 +104,19 @@ class TelemetrySettings(_Table):
     mask_keys: tuple[Annotated[str, Field(pattern=r"[A-Za-z0-9]")], ...] = ()
 
 
+class ServeSettings(_Table):
+    """`[serve]`: where `serve` listens, and how long it waits.
+
+    A call that takes longer than `answer_within` seconds is told where to collect its answer, and the run goes on; 0 is
+    never. On SIGTERM, runs have `grace` seconds to end before they are parked.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8765, ge=0, le=65535)
+    answer_within: float = Field(default=50.0, ge=0, allow_inf_nan=False)
+    grace: float = Field(default=10.0, ge=0, allow_inf_nan=False)
+
+
 class FileSettings(_Table):
     """What `orchestrator.toml` holds beside its servers. `models` are raw tables, checked by the models' own reader.
 
@@ -121,6 +134,7 @@ class FileSettings(_Table):
     roles: Mapping[str, RoleSettings] = Field(default_factory=dict[str, RoleSettings])
     journal: JournalSettings = JournalSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    serve: ServeSettings = ServeSettings()
 
 
 class Settings(FileSettings):
@@ -142,6 +156,7 @@ _KNOWN: Mapping[str, Sequence[str]] = {
     "policy": tuple(PolicySettings.model_fields),
     "roles": tuple(RoleSettings.model_fields),
     "telemetry": tuple(TelemetrySettings.model_fields),
+    "serve": tuple(ServeSettings.model_fields),
 }
 
 

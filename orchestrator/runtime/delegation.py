@@ -16,10 +16,14 @@ from mcp_types import (
     PaginatedRequestParams,
     TextContent,
     Tool,
+    ToolAnnotations,
 )
 
 from orchestrator.cards import AgentCard
 from orchestrator.runtime import wire
+from orchestrator.runtime.partial import audited, found
+from orchestrator.runtime.result import status_of, totals
+from orchestrator.runtime.runstate import RunState
 from orchestrator.runtime.tree import CALLER, Caller
 
 DEFAULT_INPUT: dict[str, Any] = {
@@ -53,14 +57,46 @@ RunAgent = Callable[[AgentCard, str, Caller], Awaitable[Answer]]
 """Runs an agent on a task for a caller in this process."""
 
 
-def agent_tool(card: AgentCard) -> Tool:
-    """An agent as its callers see it. What it does is up to its own tools, so it makes no promise of its own."""
+def agent_tool(card: AgentCard, annotations: ToolAnnotations | None = None) -> Tool:
+    """An agent as its callers see it. What it does is up to its own tools: `annotations` say what those promise."""
     return Tool(
+        annotations=annotations,
         name=card.tool_name,
         title=card.title,
         description=card.description,
         input_schema=dict(card.input) if card.input is not None else DEFAULT_INPUT,
         output_schema=dict(card.output) if card.output is not None else None,
+    )
+
+
+def answer_of(card: AgentCard, run: str, states: Mapping[str, RunState]) -> Answer:
+    """What a run has come to, for whoever called its agent. `states` are of the run and of all below it."""
+    state = states[run]
+    status, reason, text = status_of(state)
+    usage, cost = totals(states.values())
+    spent = wire.Spent(run=run, status=status, stop_reason=reason, usage=usage, cost=cost, trace_id=state.run.trace_id)
+    if status == "parked":
+        return Answer(text="", is_error=False, spent=spent, parked=True)
+    if status == "finished":
+        if card.output is None:
+            return Answer(text=text, is_error=False, spent=spent)
+        content = json.loads(text) if state.checked else None  # a hook may have put another answer in its place
+        return Answer(text=text, is_error=content is None, spent=spent, content=content)
+    if status == "stopped":
+        told = f"[{card.name} was stopped: {reason}; partial result]\n{text}"
+        # A tool with an output schema has no result without what that promises, so this one is an error.
+        return Answer(text=told, is_error=card.output is not None, spent=spent)
+    told = "\n".join([f"agent {card.name} {status}: {text}", audited(state), *found(state)])
+    return Answer(text=told, is_error=True, spent=spent)
+
+
+def result_of(answer: Answer) -> CallToolResult:
+    """An answer as the result of the call, in this process or over the wire."""
+    return CallToolResult(
+        content=[TextContent(type="text", text=answer.text)],
+        structured_content=answer.content,
+        is_error=answer.is_error,
+        _meta={wire.SPENT: answer.spent.model_dump(mode="json")},
     )
 
 
@@ -87,12 +123,7 @@ def agent_server(cards: Sequence[AgentCard], run: RunAgent) -> Server[Any]:
         if answer.parked:
             # The caller finds the run again by its own call, so nothing more is needed to go on.
             return InputRequiredResult(request_state=answer.spent.run)
-        return CallToolResult(
-            content=[TextContent(type="text", text=answer.text)],
-            structured_content=answer.content,
-            is_error=answer.is_error,
-            _meta={wire.SPENT: answer.spent.model_dump(mode="json")},
-        )
+        return result_of(answer)
 
     server = Server("agents", on_list_tools=list_tools, on_call_tool=call_tool)
     server.middleware.clear()  # spans: an agent's run is one already

@@ -1,6 +1,5 @@
 """Runs agents: the top one for a person, the others for their callers. All of them are the same loop."""
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +10,13 @@ from orchestrator.cards import AgentCard
 from orchestrator.errors import JournalError
 from orchestrator.events import Limits, ModelChanged, RunCancelled, RunFailed, RunParked, RunResumed, RunStarted
 from orchestrator.models.choice import Choice, Choices
-from orchestrator.runtime import wire
 from orchestrator.runtime.agent import Agent
-from orchestrator.runtime.delegation import Answer
+from orchestrator.runtime.delegation import Answer, answer_of
 from orchestrator.runtime.forking import Fork
 from orchestrator.runtime.journal import Journal
 from orchestrator.runtime.ledger import Amount, Ledger
 from orchestrator.runtime.loop import Loop
 from orchestrator.runtime.offered import Offered, specs_of
-from orchestrator.runtime.partial import audited, found
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.result import status_of, totals
 from orchestrator.runtime.runstate import RunState
@@ -76,25 +73,8 @@ class Runner:
         limits = card.limits.model_copy(update={"steps": card.limits.steps or self._steps})
         launch = Launch(run=run, task=task, limits=limits, parent=caller.run, call=caller.call, depth=caller.depth + 1)
         with about(run, tree.trace.trace_id):
-            state = await self._run(tree, card, launch, caller.ledger, caller.roles)
-        status, reason, text = status_of(state)
-        usage, cost = totals(tree.below(run).values())
-        spent = wire.Spent(
-            run=run, status=status, stop_reason=reason, usage=usage, cost=cost, trace_id=tree.trace.trace_id
-        )
-        if status == "parked":
-            return Answer(text="", is_error=False, spent=spent, parked=True)
-        if status == "finished":
-            if card.output is None:
-                return Answer(text=text, is_error=False, spent=spent)
-            content = json.loads(text) if state.checked else None  # a hook may have put another answer in its place
-            return Answer(text=text, is_error=content is None, spent=spent, content=content)
-        if status == "stopped":
-            told = f"[{card.name} was stopped: {reason}; partial result]\n{text}"
-            # A tool with an output schema has no result without what that promises, so this one is an error.
-            return Answer(text=told, is_error=card.output is not None, spent=spent)
-        told = "\n".join([f"agent {card.name} {status}: {text}", audited(state), *found(state)])
-        return Answer(text=told, is_error=True, spent=spent)
+            await self._run(tree, card, launch, caller.ledger, caller.roles)
+        return answer_of(card, run, tree.below(run))
 
     async def _run(
         self, tree: Tree, card: AgentCard, launch: Launch, outer: Ledger | None, roles: tuple[str, ...]

@@ -10,7 +10,7 @@ import anyio
 
 from orchestrator.cards import AgentCard
 from orchestrator.errors import Fenced, JournalError, UnknownRun
-from orchestrator.events import PublicEvent
+from orchestrator.events import Limits, PublicEvent, RunCancelled
 from orchestrator.runtime.hooks import Hook
 from orchestrator.runtime.journal import Claim, Journal
 from orchestrator.runtime.result import RunResult, run_result
@@ -51,6 +51,9 @@ class RunOptions:
     whose run it is, for the journal; without a name it is the user of this process.
 
     `approve`: `ask` a person, who may not be there, so that the run parks; `all` goes ahead, `none` is refused at once.
+
+    A new run gets the id `run`, unless that is empty. What its caller allows it is `within`, beside all other limits,
+    and `depth` levels of agents stand above it already. Its trace goes on below `parent`.
     """
 
     approve: Mode = "ask"
@@ -58,6 +61,10 @@ class RunOptions:
     hooks: Sequence[Hook] = ()
     role: str | None = None
     by: str = ""
+    run: str = ""
+    within: Limits | None = None
+    depth: int = 0
+    parent: TraceContext | None = None
 
 
 class Sittings:
@@ -79,9 +86,12 @@ class Sittings:
                 except JournalError as error:  # the run finds out itself, when it has something to write
                     logger.warning("the claim of run %s could not be renewed: %s", tree.claim.root, error)
 
-    def park(self) -> bool:
-        """Ends the driving of every run at once; each says so in its journal and can be resumed. False: none runs."""
-        begun = [live for run, live in self._live.items() if run in live[0].states]
+    def park(self, only: str | None = None) -> bool:
+        """Ends the driving of every run at once, or of one; each says so in its journal and can be resumed.
+
+        False: none runs.
+        """
+        begun = [live for run, live in self._live.items() if run in live[0].states and only in (None, run)]
         for tree, scope in begun:
             if tree.states[tree.claim.root].started is not None:
                 tree.parking = True
@@ -98,7 +108,7 @@ class Sittings:
         started = states[root].run
         if states[root].end is not None:
             return run_result(root, states)
-        launch = Launch(run=root, task=started.task, limits=started.limits)
+        launch = Launch(run=root, task=started.task, limits=started.limits, depth=started.depth)
         return await self._sit(card, launch, replace(options, role=started.role), publish, None)
 
     @property
@@ -141,19 +151,19 @@ class Sittings:
                 by=options.by,
                 states=states,
             )
-            return await self._drive(card, launch, tree)
+            return await self._drive(card, launch, tree, options.parent)
         finally:
             self._live.pop(launch.run, None)
             with anyio.CancelScope(shield=True):
                 await _release(seat.journal, claim)
 
-    async def _drive(self, card: AgentCard, launch: Launch, tree: Tree) -> RunResult:
+    async def _drive(self, card: AgentCard, launch: Launch, tree: Tree, parent: TraceContext | None) -> RunResult:
         run = launch.run
         earlier = tree.states[run].run if run in tree.states else None
         first = TraceContext(trace_id=earlier.trace_id, span_id=earlier.span_id) if earlier is not None else None
         with (
             anyio.CancelScope() as ending,
-            self._seat.tracer.workflow(RunFacts(run_id=run, agent=card.name), first) as scope,
+            self._seat.tracer.workflow(RunFacts(run_id=run, agent=card.name), first or parent) as scope,
         ):
             tree.trace = first or scope.context
             self._live[run] = (tree, ending)
@@ -175,6 +185,31 @@ async def history(journal: Journal, root: str) -> dict[str, RunState]:
     if root not in states:
         raise UnknownRun(f"there is no run {root!r}; `orchestrator runs` lists them")
     return states
+
+
+async def cancel_run(journal: Journal, root: str) -> None:
+    """Ends a run that nobody drives, and all below it, the top one last; one that has ended stays as it is.
+
+    Raises:
+        UnknownRun: there is no such run.
+        RunBusy: a live process drives it.
+    """
+    await history(journal, root)  # before a claim is written for a run that is not there
+    claim = await journal.claim(root)
+    try:
+        for run, state in reversed((await history(journal, root)).items()):
+            if state.end is None and state.started is not None:
+                event = RunCancelled(
+                    seq=state.seq + 1,
+                    at=time.time(),
+                    run=run,
+                    agent=state.run.agent,
+                    turn=state.turn,
+                    reason="cancelled by its caller",
+                )
+                await journal.append(claim, [event], durable=True)
+    finally:
+        await _release(journal, claim)
 
 
 def _harmless(publish: Publish) -> Publish:

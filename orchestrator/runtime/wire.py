@@ -13,7 +13,17 @@ from orchestrator.tools.arguments import canonical
 KEY = "orchestrator/key"
 """The call's path over the whole tree, which is also its idempotency key."""
 
+LIMITS = "orchestrator/limits"
+"""What the callee's whole tree may use: `tokens`, `cost` (US dollars), `seconds`, `depth` (levels of agents that may
+stand below the caller, the callee being the first); what is absent has no limit."""
+
 SPENT = "orchestrator/spent"
+
+RUN = "orchestrator/run"
+"""The run that a reply is about which is not its answer."""
+
+ORCHESTRATOR: Mapping[str, Any] = {"orchestrator": {"version": 1}}
+"""What a server of ours says of itself, among its experimental capabilities."""
 
 CHOSEN = "orchestrator/chosen"
 """The names of tools that join the caller's list, in a result of our own server."""

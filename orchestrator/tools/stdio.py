@@ -48,7 +48,7 @@ async def pipes(
     async def read() -> None:
         async with to_session:
             try:
-                async for line in _lines(reader, longest):
+                async for line in lines(reader, longest):
                     try:
                         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                     except ValueError:
@@ -112,7 +112,7 @@ async def _connect(process: Process) -> tuple[asyncio.StreamReader, asyncio.Stre
     return reader, writer, close
 
 
-async def _lines(reader: asyncio.StreamReader, longest: int) -> AsyncIterator[bytes]:
+async def lines(reader: asyncio.StreamReader, longest: int) -> AsyncIterator[bytes]:
     """Lines, each byte looked at once. Raises `LineTooLong`."""
     parts: list[bytes] = []
     size = 0

@@ -1,0 +1,161 @@
+"""The MCP server for callers from outside: agents as its tools, in both eras of the protocol."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ServerCapabilities,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+
+from orchestrator import __version__
+from orchestrator.cards import AgentCard
+from orchestrator.config import ServeSettings
+from orchestrator.errors import ConfigurationError, OrchestratorError, UnknownRun
+from orchestrator.masking import mask
+from orchestrator.options import Options
+from orchestrator.orchestrator import Orchestrator
+from orchestrator.runtime import wire
+from orchestrator.runtime.delegation import DEFAULT_INPUT, task_text
+from orchestrator.serving.calls import RUN_RESULT, Call, Calls, Context, Reply, unsettled
+from orchestrator.serving.guests import Guest, current_guest
+from orchestrator.serving.offered import Offered
+from orchestrator.serving.request import key_of, options_of
+from orchestrator.serving.runs import Order, Runs, running
+from orchestrator.serving.sealed import Seals
+from orchestrator.tools.arguments import ArgumentSchema, InvalidArguments
+
+COLLECT = Tool(
+    name=RUN_RESULT,
+    title="Result of a run",
+    description="Collects the answer of an agent's run that was said to go on, or that waited for a person's approval.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "run": {"type": "string", "description": "The run's id, as the call of the agent told it."},
+            "wait": {"type": "number", "minimum": 0, "description": "Seconds to wait for it at most, while it runs."},
+        },
+        "required": ["run"],
+        "additionalProperties": False,
+    },
+    annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
+)
+
+
+class Serving:
+    """Agents as an open server has them. `settings` are those of `[serve]`."""
+
+    def __init__(self, orchestrator: Orchestrator, runs: Runs, names: Sequence[str]) -> None:
+        self.orchestrator = orchestrator
+        self.runs = runs
+        self.settings: ServeSettings = orchestrator.settings.serve
+        self.offered = Offered(orchestrator, names)
+        self._calls = Calls(runs, orchestrator.journal, Seals(orchestrator.options.store()))
+
+    def server(self) -> "AgentServer":
+        """A server object, for one transport."""
+        return AgentServer(self)
+
+    async def drain(self) -> None:
+        """Takes no more calls, waits for those under way within the grace time, and parks what is left."""
+        await self.runs.drain(self.settings.grace)
+
+    async def tools(self) -> list[Tool]:
+        return [*await self.offered.tools(current_guest()), COLLECT]
+
+    async def call(self, ctx: Context, params: CallToolRequestParams) -> Reply:
+        """Answers a call. What the caller can mend, and what went wrong, is an error result that says so."""
+        guest = current_guest()
+        try:
+            if params.name == RUN_RESULT:
+                return await self._collect(ctx, params, guest)
+            return await self._agent(ctx, params, guest)
+        except (InvalidArguments, OrchestratorError) as error:
+            return CallToolResult(content=[TextContent(type="text", text=mask(str(error)))], is_error=True)
+
+    async def _agent(self, ctx: Context, params: CallToolRequestParams, guest: Guest) -> Reply:
+        card = self.offered.card(params.name, guest)
+        if card is None:
+            raise MCPError(INVALID_PARAMS, f"no agent {params.name!r} is served here")
+        arguments = ArgumentSchema(card.input or DEFAULT_INPUT).check(params.arguments or {})
+        meta: Mapping[str, Any] = dict(params.meta or {})
+        key = key_of(meta)
+        order = Order(agent=card.name, task=task_text(card, arguments), options=options_of(meta, guest), key=key)
+        # Another orchestrator waits as long as its own limits say.
+        patience = float("inf") if key and wire.LIMITS in meta else self._patience
+        return await self._calls.make(Call(ctx=ctx, guest=guest, card=card, patience=patience, order=order), params)
+
+    async def _collect(self, ctx: Context, params: CallToolRequestParams, guest: Guest) -> Reply:
+        arguments = ArgumentSchema(COLLECT.input_schema).check(params.arguments or {})
+        run = str(arguments["run"])
+        card = await self._card_of(run, guest)
+        patience = min(arguments.get("wait", self._patience), self._patience)
+        call = Call(ctx=ctx, guest=guest, card=card, patience=patience)
+        if self.runs.live(run) is None and unsettled(await self.runs.states(run), run):
+            self.runs.go_on(run)
+        return await self._calls.collect(call, run)
+
+    async def _card_of(self, run: str, guest: Guest) -> AgentCard:
+        """The card of a run of this caller; what is of others is not there for them. Raises `UnknownRun`."""
+        state = (await self.runs.states(run))[run]
+        card = self.offered.card(self.orchestrator.cards.get(state.run.agent).tool_name, guest)
+        if card is None or state.run.by != guest.name:
+            raise UnknownRun(f"there is no run {run!r}")
+        return card
+
+    @property
+    def _patience(self) -> float:
+        return self.settings.answer_within or float("inf")
+
+
+class AgentServer(Server[Any]):
+    """The server of one transport. It says of itself, in both eras, that it is an orchestrator."""
+
+    def __init__(self, serving: Serving) -> None:
+        async def list_tools(ctx: Any, params: PaginatedRequestParams | None) -> ListToolsResult:
+            del ctx, params
+            return ListToolsResult(tools=await serving.tools())
+
+        super().__init__("orchestrator", version=__version__, on_list_tools=list_tools, on_call_tool=serving.call)
+        self.middleware.clear()  # spans: a run's own stand right below the caller's
+
+    def get_capabilities(self, *args: Any, **more: Any) -> ServerCapabilities:
+        found = super().get_capabilities(*args, **more)
+        return found.model_copy(update={"experimental": {**(found.experimental or {}), **wire.ORCHESTRATOR}})
+
+
+@asynccontextmanager
+async def offering(options: Options, only: Sequence[str], say: Callable[[str], None]) -> AsyncGenerator[Serving]:
+    """Opens an orchestrator and serves its agents: those named, or all whose cards are right.
+
+    Raises:
+        ConfigurationError: a named agent is not there or wrong, or no agent is right.
+    """
+    cards = options.load_cards()
+    names = [cards.get(name).name for name in only] or list(cards.cards)
+    right: list[str] = []
+    for name in names:
+        try:
+            cards.reachable(name)
+            right.append(name)
+        except ConfigurationError:
+            if only:
+                raise
+    if not right:
+        raise ConfigurationError(*(problem for error in cards.errors.values() for problem in error.problems))
+    for error in cards.errors.values() if not only else ():
+        say(f"not served: {error}")
+    opened = Orchestrator(replace(options, cards=cards), agent=right[0], also=right[1:])
+    async with opened as orchestrator, running(orchestrator) as runs:
+        yield Serving(orchestrator, runs, right)

@@ -1,0 +1,210 @@
+"""Runs that outlive the call that began them.
+
+A run is a task of the server's own. Who waits for it may leave and come back. Nothing is kept here that the journal
+does not know: a key gives the run its id, so the same key finds the same run after a restart as well.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import sha256
+
+import anyio
+import anyio.abc
+
+from orchestrator.assembly import new_run_id
+from orchestrator.errors import ConfigurationError, OrchestratorError, UnknownRun
+from orchestrator.events import PublicEvent
+from orchestrator.orchestrator import Orchestrator
+from orchestrator.runtime.result import pending, status_of
+from orchestrator.runtime.runstate import RunState
+from orchestrator.runtime.sittings import RunOptions, cancel_run, history
+from orchestrator.tasks import background
+
+Watch = Callable[[PublicEvent], None]
+
+
+class Stopping(OrchestratorError):
+    """The server is about to end and takes no more calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be run, for whom (`options.by`). The same `key` of the same caller means the same run."""
+
+    agent: str
+    task: str
+    options: RunOptions
+    key: str = ""
+
+    @property
+    def run(self) -> str:
+        """The id of its run: a new one, or the one that its key stands for."""
+        if not self.key:
+            return new_run_id()
+        named = sha256(repr((self.options.by, self.key)).encode()).hexdigest()
+        return f"k-{named[:24]}"
+
+    def check(self, state: RunState) -> None:
+        """Raises `ConfigurationError` when the run of its key is of another call."""
+        if (self.agent, self.task) != (state.run.agent, state.run.task):
+            raise ConfigurationError(
+                f"the key {self.key!r} was used for another call, of agent {state.run.agent}; a key stands for one "
+                f"agent with the same arguments"
+            )
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Live:
+    """A run that is driven here at this moment. `callers` is how many wait for it.
+
+    `keyed`: they can come back with the same call. `detached`: it was said that the run goes on without them.
+    """
+
+    run: str
+    keyed: bool = False
+    detached: bool = False
+    callers: int = 0
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    error: Exception | None = None
+    _watches: list[Watch] = field(default_factory=list[Watch])
+
+    @contextmanager
+    def watched(self, watch: Watch) -> Generator[None]:
+        """Tells `watch` what happens in the run from now on; it must neither wait nor raise."""
+        self._watches.append(watch)
+        try:
+            yield
+        finally:
+            self._watches.remove(watch)
+
+    def tell(self, event: PublicEvent) -> None:
+        for watch in tuple(self._watches):
+            watch(event)
+
+    async def wait(self) -> None:
+        """Until it has ended or parked. Raises what kept it from being run at all."""
+        await self.ended.wait()
+        if self.error is not None:
+            raise self.error
+
+
+class Runs:
+    """All runs of a server."""
+
+    def __init__(self, orchestrator: Orchestrator, group: anyio.abc.TaskGroup) -> None:
+        self._orchestrator = orchestrator
+        self._group = group
+        self._live: dict[str, Live] = {}
+        self._stopping = False
+
+    def start(self, order: Order) -> Live:
+        """Begins a run, or finds the one of the same key: it goes on, unless it has ended or waits for a person.
+
+        Raises:
+            Stopping: no more runs are taken.
+        """
+        return self._begin(order.run, order)
+
+    def go_on(self, run: str) -> Live:
+        """Goes on with a run that waited or was interrupted; for one that is driven here already, that one."""
+        return self._begin(run, None)
+
+    def live(self, run: str) -> Live | None:
+        """The run, if it is driven here now."""
+        return self._live.get(run)
+
+    async def states(self, run: str) -> dict[str, RunState]:
+        """A run and all below it as they stand. Raises `UnknownRun`."""
+        return await history(self._orchestrator.journal, run)
+
+    async def leave(self, live: Live) -> None:
+        """A caller will wait no more. The last one ends the run, down to the deepest agent.
+
+        One that has a key may come again: its run is parked, and goes on then.
+        """
+        if live.callers or live.detached or live.ended.is_set():
+            return
+        if not (live.keyed and self._orchestrator.park(live.run)):
+            live.scope.cancel()
+        await live.ended.wait()
+
+    async def cancel(self, run: str) -> None:
+        """Ends a run, whether it is driven here or waits.
+
+        Raises:
+            UnknownRun: there is no such run.
+            RunBusy: another process drives it.
+        """
+        if (live := self._live.get(run)) is not None:
+            live.scope.cancel()
+            await live.ended.wait()
+        await cancel_run(self._orchestrator.journal, run)
+
+    async def drain(self, grace: float) -> None:
+        """Takes no more runs, gives those under way `grace` seconds, and parks the rest."""
+        self._stopping = True
+        with anyio.move_on_after(grace):
+            await self._all_ended()
+        for live in tuple(self._live.values()):
+            if not self._orchestrator.park(live.run):
+                live.scope.cancel()  # it has not begun
+        await self._all_ended()
+
+    async def _all_ended(self) -> None:
+        for live in tuple(self._live.values()):
+            await live.ended.wait()
+
+    def _begin(self, run: str, order: Order | None) -> Live:
+        if (live := self._live.get(run)) is not None:
+            return live
+        if self._stopping:
+            raise Stopping("this server is about to stop and takes no more calls; call again in a moment")
+        live = Live(run=run, keyed=order is not None and bool(order.key))
+        self._live[run] = live
+        self._group.start_soon(partial(self._drive, live, order), name=f"run {run}")
+        return live
+
+    async def _drive(self, live: Live, order: Order | None) -> None:
+        try:
+            with live.scope:
+                if order is not None and not (order.key and await self._known(live.run, order)):
+                    options = replace(order.options, run=live.run)
+                    await self._orchestrator.run(order.task, agent=order.agent, options=options, on_event=live.tell)
+                elif order is None or not await self._rests(live.run):
+                    await self._orchestrator.resume(live.run, on_event=live.tell)
+        except Exception as error:  # noqa: BLE001 - it is raised where somebody waits for the run
+            live.error = error
+        finally:
+            del self._live[live.run]
+            live.ended.set()
+
+    async def _known(self, run: str, order: Order) -> bool:
+        """Whether the run of a key is there. Raises `ConfigurationError` when it is of another call."""
+        try:
+            state = (await self.states(run))[run]
+        except UnknownRun:
+            return False
+        order.check(state)
+        return True
+
+    async def _rests(self, run: str) -> bool:
+        """Whether a run has ended, or waits for a person who has not answered."""
+        states = await self.states(run)
+        status, reason, _ = status_of(states[run])
+        waits = status == "parked" and reason == "approval" and any(pending(states))
+        return waits or states[run].end is not None
+
+
+@asynccontextmanager
+async def running(orchestrator: Orchestrator) -> AsyncGenerator[Runs]:
+    """Runs on an open orchestrator. Leaving parks what still runs, unless `drain` was called before."""
+    async with background() as group:
+        runs = Runs(orchestrator, group)
+        try:
+            yield runs
+        finally:
+            with anyio.CancelScope(shield=True):
+                await runs.drain(0)
