@@ -69,7 +69,7 @@ class JsonSpeech:
         return [TextDelta(text=fresh)] if fresh else []
 
     def close(self, reply: ModelReply) -> ModelReply:
-        if reply.message.calls or not (text := _THINKING.sub("", reply.message.text).strip()):
+        if reply.message.calls or not (text := _THINKING.sub("", reply.message.text).lstrip()):
             return reply
         self.ignored = not text.startswith(("{", "```"))
         fields = as_object(_read(text, cut=reply.finish == "length"))
@@ -78,7 +78,7 @@ class JsonSpeech:
         action = fields.get("action")
         arguments = as_object(fields.get("arguments")) or fields.get("arguments")
         if not isinstance(action, str) or arguments is None:
-            return reply
+            return reply if self.ignored else _without_beginning(reply)
         thought = fields.get("thought")
         return _calling(reply, thought if isinstance(thought, str) else "", [(action, _text_of(arguments))])
 
@@ -139,11 +139,15 @@ class ReactSpeech:
             return JsonSpeech().close(reply)  # an object was what it was asked for before its mode changed
         parts = list(_parts(text))
         thought = "\n".join(said for label, said in parts if label in ("", "thought") and said)
-        if calls := self._calls(text, ended=True):  # an answer beside a call was written before the result
+        cut = reply.finish == "length"
+        if calls := self._calls(text, ended=not cut):  # an answer beside a call was written before the result
             return _calling(reply, thought, calls)
         answers = [said for label, said in parts if label == "final answer"]
+        if cut and not answers:
+            return _without_beginning(reply)
         if answers or not any(label == "action" for label, _ in parts):
             said = "\n".join(answers) if answers else thought
+            said += text[len(text.rstrip()) :] if cut else ""  # it may be what parts two words
             return replace(reply, message=replace(reply.message, text=said), final=bool(answers))
         return reply
 
@@ -159,6 +163,11 @@ class ReactSpeech:
                 calls.append((name, _input(said)))
                 name = ""
         return [*calls, (name, "{}")] if name and ended else calls
+
+
+def _without_beginning(reply: ModelReply) -> ModelReply:
+    """Of a reply that was cut off before its call or answer, nothing can be shown or gone on with."""
+    return replace(reply, message=replace(reply.message, text="")) if reply.finish == "length" else reply
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
@@ -193,7 +202,8 @@ def _may_be_label(line: str) -> bool:
 
 
 def _calling(reply: ModelReply, text: str, calls: list[tuple[str, str]]) -> ModelReply:
-    made = tuple(ToolCall(id=str(n), name=name, arguments=given or "{}") for n, (name, given) in enumerate(calls, 1))
+    nothing = "{" if reply.finish == "length" else "{}"
+    made = tuple(ToolCall(id=str(n), name=name, arguments=given or nothing) for n, (name, given) in enumerate(calls, 1))
     finish = reply.finish if reply.finish == "length" else "tool_calls"
     return replace(reply, message=replace(reply.message, text=text, calls=made), finish=finish)
 

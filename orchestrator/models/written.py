@@ -138,11 +138,12 @@ class _Reading:
         if named and (name := self._names.get(named[1])):
             begun = fragment.find("{", named.end())
             self._take(name, fragment[begun:] if begun >= 0 else "{", start, len(self._text))
-        else:
+        elif _TAGS.sub("", self._text[:start]).strip(" \n[") == "":  # with words before it, it may as well be an answer
             self._doubt = fragment
 
     def _take(self, name: str, arguments: str, start: int, end: int) -> None:
-        self._calls.append((name, arguments or "{}"))
+        nothing = "{" if self._cut and end >= len(self._text) else "{}"
+        self._calls.append((name, arguments or nothing))
         self._spans.append((start, end))
 
     def _calls_in(self, value: Any) -> Iterator[tuple[str, str]]:

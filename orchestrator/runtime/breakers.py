@@ -15,6 +15,9 @@ FAILING_TURNS = 3
 """Turns in a row in which every call failed."""
 
 UNPARSEABLE_TURNS = 3
+MOST_PIECES = 4
+"""An answer that is cut off is gone on with, so that it comes in pieces; one that has still no end is stopped."""
+
 SAME_RESULT = 3
 CYCLE_LENGTH = 4
 CYCLE_REPEATS = 3
@@ -50,6 +53,11 @@ class Breakers:
         turns = self.unparseable_turns + 1
         tripped = ("unparseable_output", f"{turns} replies in a row could not be read")
         return replace(self, unparseable_turns=turns, tripped=tripped if turns >= UNPARSEABLE_TURNS else None)
+
+    def cut_off(self, pieces: int) -> "Breakers":
+        """So many pieces of an answer have come, and it is not whole."""
+        tripped = ("unparseable_output", f"the answer was still cut off after {pieces} pieces")
+        return replace(self.parsed(), tripped=tripped if pieces >= MOST_PIECES else None)
 
     def observed(self, calls: Sequence[Observed]) -> "Breakers":
         """A turn's answers. Calls within one turn count once a tool and arguments."""

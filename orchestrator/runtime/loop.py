@@ -86,7 +86,8 @@ class Loop:
             case Wait(calls):
                 await self._wait(calls)
             case Stop(limit, detail):
-                closing = self._ledger.exhausted() is None and self._ledger.remaining > 0
+                # An answer that has begun is better than another, shorter one.
+                closing = not self.state.cut and self._ledger.exhausted() is None and self._ledger.remaining > 0
                 self._ending.limit(limit, detail, closing=closing)
             case Finish():
                 await self._ending.finish(step)

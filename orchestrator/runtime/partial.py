@@ -7,7 +7,8 @@ from orchestrator.runtime.runstate import RunState
 def partial_answer(state: RunState, stop: LimitReached) -> str:
     """What a stopped run has to say: its last words or what it found, and in any case the limit and what was done."""
     audit = f"Stopped before the task was done: {stop.limit} ({stop.detail}). {audited(state)}"
-    return f"{state.answer}\n\n[{audit}]" if state.answer else "\n".join([audit, *found(state)])
+    said = state.answer or "".join(state.cut)
+    return f"{said}\n\n[{audit}]" if said else "\n".join([audit, *found(state)])
 
 
 def audited(state: RunState) -> str:

@@ -2,14 +2,19 @@
 
 A call that came as text is a call. What looks like one and cannot be read goes back to the model: it is never the
 answer of a run.
+
+A reply that ended at its output limit is gone on with where it is an answer for certain, and the pieces are read as the
+one text that they are. A call is made again instead: half of its arguments may be valid, and mean something else.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from orchestrator.messages import ToolCall
 from orchestrator.models.base import ModelReply
+from orchestrator.models.lenient import as_object
 from orchestrator.models.repair import is_object
 from orchestrator.models.written import Written, read_calls
 from orchestrator.runtime.agent import Agent
@@ -18,16 +23,18 @@ from orchestrator.runtime.runstate import RunState
 from orchestrator.tools.arguments import InvalidArguments
 from orchestrator.tools.toolset import Offer
 
+_BEGINNING = re.compile(r'\s*(?:```\w*\s*)?\{\s*"([^"]+)"\s*:')
+
 
 def read(reply: ModelReply, agent: Agent, state: RunState, *, closing: bool) -> tuple[ModelReply, str]:
     """The reply with the calls that stand in its text, and what to tell the model of one that is neither.
 
     `closing`: no tools were offered, so that a call is no answer there either.
     """
-    text = reply.message.text
-    if reply.message.calls or not text.strip() or _is_output(text, agent):
+    text, cut = "".join((*state.cut, reply.message.text)), reply.finish == "length"
+    if reply.message.calls or not reply.message.text.strip() or _is_output(text, agent, cut=cut):
         return reply, ""
-    written = read_calls(text, agent.specs, cut=reply.finish == "length")
+    written = read_calls(text, agent.specs, cut=cut)
     if closing and agent.model.codec.weak and invents(state, text):
         return reply, "Your answer held a number that no fact gives. Say what could not be found out, without a guess."
     if closing and (written.calls or written.doubt):
@@ -37,8 +44,8 @@ def read(reply: ModelReply, agent: Agent, state: RunState, *, closing: bool) -> 
     if not written.calls:
         return reply, ""
     calls = [ToolCall(id=str(n), name=name, arguments=given) for n, (name, given) in enumerate(written.calls, 1)]
-    message = replace(reply.message, text=written.text, calls=tuple(calls))
-    finish = reply.finish if reply.finish == "length" else "tool_calls"
+    message = replace(reply.message, text="" if state.cut else written.text, calls=tuple(calls))
+    finish = reply.finish if cut else "tool_calls"
     return replace(reply, message=message, finish=finish, final=False), ""
 
 
@@ -48,10 +55,17 @@ def is_final(reply: ModelReply, agent: Agent, problem: str) -> bool:
     return agent.model.codec.weak and bool(agent.specs) and done and not problem and not reply.message.calls
 
 
-def _is_output(text: str, agent: Agent) -> bool:
-    """Whether a text is what the card asks for, whatever else it may look like. A form that asks nothing fits all."""
-    if agent.output is None or not (agent.card.output or {}).get("required"):
+def _is_output(text: str, agent: Agent, *, cut: bool) -> bool:
+    """Whether a text is what the card asks for, whatever else it may look like, or the beginning of it.
+
+    A form that asks nothing fits all.
+    """
+    form = agent.card.output or {}
+    if agent.output is None or not form.get("required"):
         return False
+    if cut:
+        begun = _BEGINNING.match(text)
+        return begun is not None and begun[1] in as_object(form.get("properties"))
     try:
         found = json.loads(text)
         return is_object(found) and bool(agent.output.check(found))

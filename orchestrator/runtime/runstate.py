@@ -73,7 +73,8 @@ class RunState(NamedTuple):
 
     `tools` is the body of the tool list in force, by hash. `model` is the name of the one in use, `spec` what it is
     called in the configuration, empty for the one that the run began with. `checked`: the answer is what the card's
-    `output` asks for; `sent_back`: an earlier one was not. `ready`: a weak model is done, and its answer is asked for.
+    `output` asks for; `sent_back`: an earlier one was not. `cut` are the pieces of an answer that is not whole
+    yet: each ended at its output limit. `ready`: a weak model is done, and its answer is asked for.
 
     A named tuple and not a dataclass, because the fold makes a new one for every event: `_replace` takes a tenth of
     the time that `dataclasses.replace` does.
@@ -100,6 +101,7 @@ class RunState(NamedTuple):
     failures: int = 0
     failure: ModelFailed | None = None
     answer: str | None = None
+    cut: tuple[str, ...] = ()
     ready: bool = False
     decided: tuple[tuple[str, str], ...] = ()
     checked: bool = False

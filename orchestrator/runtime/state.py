@@ -63,8 +63,13 @@ from orchestrator.runtime.runstate import (
     Wait,
 )
 
-CUT_OFF_ANSWER = (
-    "Your answer was cut off at its output limit, so it is not complete. Write the whole answer again, shorter."
+GO_ON = (
+    "Your answer was cut off at its output limit. Go on exactly where it stopped: write only what is missing, repeat "
+    "nothing, and say nothing about it."
+)
+CUT_OFF = (
+    "Your reply was cut off at its output limit before it came to a whole answer or call. Write the whole of it again, "
+    "shorter."
 )
 EMPTY_REPLY = (
     "Your reply was empty. Either call one of the tools you were given or write the final answer as plain text."
@@ -241,29 +246,39 @@ def _replied(state: RunState, event: ModelResult) -> RunState:
     )
     if state.stop is not None:
         return state._replace(closed=True, answer=None if event.problem else message.text.strip() or None)
+    pieces = (*state.cut, message.text)
     if message.calls:
         calls = tuple(CallState(call=call) for call in message.calls)
         return state._replace(
             name="ACTING",
+            cut=(),
             messages=(*state.messages, message),
             calls=calls,
             breakers=state.breakers.parsed(),
         )
     step = StepRecord(n=event.turn, thought=message.text)
+    state = state._replace(steps=(*state.steps, step), cut=())
     if event.final:
-        return state._replace(steps=(*state.steps, step), ready=True)
-    state = state._replace(ready=False)
-    if event.problem:
-        messages = (*state.messages, message, UserMessage(text=event.problem))
-        return state._replace(messages=messages, steps=(*state.steps, step), breakers=state.breakers.unparseable())
+        return state._replace(ready=True)
+    apart, state = state.ready, state._replace(ready=False)
     if not message.text.strip():
         # The empty reply stays in: many servers refuse two user messages in a row.
-        messages = (*state.messages, replace(message, text=""), UserMessage(text=EMPTY_REPLY))
-        return state._replace(messages=messages, steps=(*state.steps, step), breakers=state.breakers.unparseable())
+        problem = event.problem or (CUT_OFF if event.finish == "length" else EMPTY_REPLY)
+        return _asked_again(state, replace(message, text=""), problem)
+    if event.problem:
+        return _asked_again(state, message, event.problem)
+    if event.finish == "length" and apart:  # its request had no transcript that it could go on from
+        return _asked_again(state, message, CUT_OFF)
+    state = state._replace(messages=(*state.messages, message))
     if event.finish == "length":
-        messages = (*state.messages, message, UserMessage(text=CUT_OFF_ANSWER))
-        return state._replace(messages=messages, steps=(*state.steps, step), breakers=state.breakers.unparseable())
-    return state._replace(messages=(*state.messages, message), steps=(*state.steps, step), answer=message.text)
+        messages = (*state.messages, UserMessage(text=GO_ON))
+        return state._replace(messages=messages, cut=pieces, breakers=state.breakers.cut_off(len(pieces)))
+    return state._replace(answer="".join(pieces))
+
+
+def _asked_again(state: RunState, message: AssistantMessage, problem: str) -> RunState:
+    messages = (*state.messages, message, UserMessage(text=problem))
+    return state._replace(messages=messages, breakers=state.breakers.unparseable())
 
 
 def _apply_tool(state: RunState, event: ToolIntent | ToolResult | ToolInDoubt | ToolRetried) -> RunState:

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 Reply = Mapping[str, Any]
-"""`text` and `calls` as in a recording; or `status` with `error`, and `headers`."""
+"""`text`, `calls` and `finish` as in a recording; or `status` with `error`, and `headers`."""
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 40}}
 
@@ -119,7 +119,11 @@ def _stream(reply: Reply) -> bytes:
         deltas.append({"tool_calls": [{"index": index, "id": f"c{index}", "type": "function", "function": function}]})
     events: Sequence[dict[str, Any]] = [
         *({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas),
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"}]},
+        {
+            "choices": [
+                {"index": 0, "delta": {}, "finish_reason": reply.get("finish") or ("tool_calls" if calls else "stop")}
+            ]
+        },
         {"choices": [], "usage": USAGE},
     ]
     lines = [json.dumps({"id": "r", "model": "played", **event}) for event in events]
