@@ -36,7 +36,7 @@ REQUIREMENTS = (
     Requirement("B3", "models", "Model errors are told apart by kind, and only some are tried again."),
     Requirement("B4", "models", "Models act by tool calls, by JSON or by ReAct text."),
     Requirement("B5", "models", "Badly written output is read where it is certain what was meant."),
-    Requirement("B6", "models", "Output that was cut off is noticed and completed.", pending=True),
+    Requirement("B6", "models", "Output that was cut off is noticed and completed."),
     Requirement("B7", "models", "Token estimates are right within 15 % in every script."),
     Requirement("B8", "models", "Prompts keep a stable prefix, so that providers' caches are hit."),
     Requirement("B9", "models", "An unknown price is said to be unknown, never taken for nothing."),

@@ -104,6 +104,18 @@ def test_a_request_that_every_model_would_refuse_is_put_to_no_other(tmp_path: Pa
     assert not asked("beta", server.seen)
 
 
+@pytest.mark.requirement("B3")
+def test_each_model_is_tried_as_often_as_the_first(tmp_path: Path) -> None:
+    def answer(body: dict[str, Any]) -> Reply:
+        return ANSWER if len(asked("beta", server.seen)) == 3 else DOWN
+
+    with model_server(answer) as server:
+        files = stage(tmp_path, server.url)
+        ended = orchestrator("run", "go", "--agent", "lone", "--json", *files, folder=tmp_path, env=server.env)
+    assert (ended.code, ended.json["answer"]) == (0, "beta says so"), ended.err
+    assert [body["model"] for body in server.seen] == ["alpha"] * 3 + ["beta"] * 3
+
+
 @pytest.mark.requirement("B3", "H1")
 @pytest.mark.parametrize("after", ["the change", "a turn with it"])
 def test_after_a_kill_the_run_stays_with_the_model_it_changed_to(tmp_path: Path, after: str) -> None:
@@ -155,7 +167,10 @@ def test_an_agent_that_was_called_changes_its_model_alone_and_keeps_it_while_par
 
 @pytest.mark.requirement("B3", "F3", "F6")
 def test_what_is_told_of_a_run_names_the_model_in_use(tmp_path: Path) -> None:
-    with model_server(failing_at(2, REFUSALS["not_found"])) as server:
+    def answer(body: dict[str, Any]) -> Reply:
+        return DOWN if len(asked("beta", server.seen)) == 1 else failing_at(2, REFUSALS["not_found"])(body)
+
+    with model_server(answer) as server:
         files = stage(tmp_path, server.url)
         orchestrator("run", "go", "--agent", "lone", "--json", *files, folder=tmp_path, env=server.env)
         told = orchestrator("replay", "last", "--prompts", "--json", folder=tmp_path, env=server.env).json
@@ -166,7 +181,8 @@ def test_what_is_told_of_a_run_names_the_model_in_use(tmp_path: Path) -> None:
     assert told["turns"][1]["request"].encode() == server.raw[-1]
     assert any("goes on with model beta" in note["text"] for note in told["notes"])
     models = [(each["what"], each["outcome"]) for each in audit.json["records"] if each["kind"] == "model"]
-    assert models == [("played", "ok"), ("alpha", "not_found"), ("beta", "changed"), ("played", "ok")]
+    failed = [("alpha", "not_found"), ("beta", "changed"), ("beta", "overloaded")]
+    assert models == [("played", "ok"), *failed, ("played", "ok")]
 
     spans = map(json.loads, (tmp_path / "home/traces/spans.jsonl").read_text().splitlines())
     chats = sorted(
