@@ -22,6 +22,7 @@ from orchestrator.runtime.delegation import agent_server
 from orchestrator.runtime.finding import FIND
 from orchestrator.runtime.forking import Fork
 from orchestrator.runtime.journal import SqliteJournal
+from orchestrator.runtime.planning import PLANNING
 from orchestrator.runtime.remembering import notes_tools
 from orchestrator.runtime.retrieving import RETRIEVE
 from orchestrator.runtime.runner import Launch, Runner
@@ -199,7 +200,7 @@ async def assemble(
         )
         inside = {
             AGENTS: agents,
-            BUILTIN: builtin_server([FIND, RETRIEVE, *_notes(options, settings)]),
+            BUILTIN: builtin_server([FIND, RETRIEVE, PLANNING, *_notes(options, settings)]),
             **options.servers,
         }
         local = [local_server(name, server) for name, server in inside.items()]

@@ -29,6 +29,7 @@ StopReason = Literal[
     "error",
 ]
 Effect = Literal["read", "idempotent", "write", "agent"]
+PlanMode = Literal["auto", "always", "never"]
 
 
 class _Model(BaseModel):
@@ -60,6 +61,7 @@ class RunStarted(Event):
     """`system` and `tools` name bodies in the journal by hash; a resume uses those very bytes. `by` is whose it is.
 
     `weights` are how its model counts tokens, as far as that was known then; empty for what nobody knew.
+    `plan` is the card's, `never` where no plan can be made; `led`: a weak model's team, which code leads by a plan.
     """
 
     type: Literal["run.started"] = "run.started"
@@ -78,6 +80,7 @@ class RunStarted(Event):
     settings: str | None = None
     by: str = ""
     weights: tuple[float, ...] = ()
+    plan: PlanMode | Literal["led"] = "never"
 
 
 class RunResumed(Event):
@@ -102,6 +105,7 @@ class ModelIntent(Event):
     """Written before the request is sent. Until it is settled, the reservation counts as spent.
 
     `output` is the output limit, in tokens.
+    `planning`: nothing but a plan can come of it.
     """
 
     type: Literal["model.intent"] = "model.intent"
@@ -109,6 +113,7 @@ class ModelIntent(Event):
     request: str
     messages: int
     closing: bool = False
+    planning: bool = False
     reserved: int
     output: int = 0
     reserved_cost: Cost = Cost()
@@ -193,7 +198,8 @@ class ToolResult(Event):
     `unknown_tool`, `input_required` (the server asks for what nobody can give), `denied`, `withheld`, or a protocol
     error's code. A `denied` call is no failure: it was never sent, or a person declined what its server asked for. A
     `withheld` one is a weak model's that came from nowhere: it was not sent, and leaves the transcript.
-    `chosen` are tools that join the model's list because of it.
+    `chosen` are tools that join the model's list because of it. `short` says what a result that is no error lacks: it
+    is an agent's partial one, or does not hold what its step of a plan must.
     """
 
     type: Literal["tool.result"] = "tool.result"
@@ -207,6 +213,34 @@ class ToolResult(Event):
     usage: Usage | None = None
     cost: Cost | None = None
     chosen: tuple[str, ...] = ()
+    short: str = ""
+
+
+class PlanStep(_Model):
+    """A call that a plan makes once the steps that it `needs`, by id, are done. `tool` is as models call it.
+
+    `expect` is told to an agent; `check` is a text that a good result holds.
+    """
+
+    id: str
+    tool: str
+    arguments: dict[str, Any]
+    needs: tuple[str, ...] = ()
+    expect: str = ""
+    check: str = ""
+
+
+class PlanMade(Event):
+    """What the call of `plan` came to: its steps are calls from now on, `<call>.s1`, `<call>.s2` and so on.
+
+    `revision` counts the plans that the run made before. `reused` are finished steps of those that it builds on.
+    """
+
+    type: Literal["plan.made"] = "plan.made"
+    call: str
+    revision: int
+    steps: tuple[PlanStep, ...]
+    reused: tuple[str, ...] = ()
 
 
 class ToolsChanged(Event):
@@ -377,6 +411,7 @@ JournalEvent = (
     | ToolResult
     | ToolInDoubt
     | ToolRetried
+    | PlanMade
     | ToolsChanged
     | ApprovalAsked
     | InputAsked

@@ -16,9 +16,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from orchestrator.cards.words import split_list
 from orchestrator.config.report import mapping, plain_text, sequence
 from orchestrator.errors import Problem
-from orchestrator.events import Limits
+from orchestrator.events import Limits, PlanMode
 
-PlanMode = Literal["auto", "always", "never"]
 Source = Literal["user", "bundled"]
 
 _LONGEST = 48

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.progress import colour, printable, short_name
+from orchestrator.cli.progress import colour, outline, printable, short_name
 from orchestrator.masking import mask
 
 if TYPE_CHECKING:
@@ -102,7 +102,10 @@ def _request(turn: "ReplayedTurn", indent: int) -> Iterator[Line]:
 def _call(call: "ReplayedCall", indent: int, start: float) -> Iterator[Line]:
     arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
     when = f" at {clock(call.began_at - start)}" if call.at_once and call.began_at is not None else ""
-    yield Line(text=f"→ {shown(short_name(call.tool))}{when}  {flat(shown(arguments))}", indent=indent)
+    if not isinstance(call.arguments, str):
+        arguments = outline(call.tool, call.arguments) or arguments
+    step = f"[{shown(call.step)}] " if call.step else ""
+    yield Line(text=f"→ {step}{shown(short_name(call.tool))}{when}  {flat(shown(arguments))}", indent=indent)
     if call.waited_for is not None:
         verdict = f": {call.verdict}" if call.verdict else ""
         note = f" ({call.note})" if call.note else ""

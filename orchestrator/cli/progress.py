@@ -20,11 +20,13 @@ from orchestrator.events import (
     UsageEvent,
 )
 from orchestrator.masking import mask
+from orchestrator.models.lenient import as_list, as_object
 
 if TYPE_CHECKING:
     from rich.live import Live
 
 WIDTH_OF_VALUE = 100
+WIDTH_OF_PLAN = 1_000
 _READ = 2_000
 """Characters of a value that are looked at to show its beginning."""
 
@@ -83,7 +85,8 @@ class Progress:
                 self._tokens += event.usage.tokens
             case ToolCallEvent():
                 self._busy[event.run_id] = f"{event.agent} calls {short_name(event.tool)}"
-                self._print(event, f"→ {short_name(event.tool)} {_arguments(event.arguments)}")
+                told = outline(event.tool, event.arguments) or _arguments(event.arguments)
+                self._print(event, f"→ {short_name(event.tool)} {told}")
             case ToolResultEvent():
                 mark = "✗" if event.is_error else "✓"
                 text = f" {one_line(event.observation)}" if event.is_error else ""
@@ -125,6 +128,17 @@ class Progress:
 def short_name(tool: str) -> str:
     """An agent is shown by its name alone."""
     return tool.removeprefix("agents__")
+
+
+def outline(tool: str, arguments: Mapping[str, Any]) -> str:
+    """A plan in one line, `figures: analyst; chart: chart-maker (after figures)`; empty for other calls."""
+    steps = [as_object(step) for step in as_list(arguments.get("steps"))] if tool == "plan" else []
+    return one_line("; ".join(map(_step, steps)), WIDTH_OF_PLAN)
+
+
+def _step(step: Mapping[str, Any]) -> str:
+    who, needs = step.get("agent") or step.get("tool"), ", ".join(map(str, as_list(step.get("needs"))))
+    return f"{step.get('id')}: {short_name(str(who))}" + (f" (after {needs})" if needs else "")
 
 
 def _arguments(arguments: dict[str, Any]) -> str:

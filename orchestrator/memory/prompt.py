@@ -5,7 +5,7 @@ turn appends and does not walk the history. What this object holds is a memo; it
 resume and gives the same bytes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -123,20 +123,25 @@ class Prompt:
     def weak(self) -> bool:
         return self._codec.weak
 
-    def apart(self, text: str, weights: Weights = FRESH) -> Draft:
-        """A request of its own for an answer to `text`, without the transcript."""
-        messages = (SystemMessage(text=f"{self._system.text}\n\n{ANSWER}"), UserMessage(text=text))
+    def apart(self, text: str, *, form: str = "", tools: Collection[str] = (), weights: Weights = FRESH) -> Draft:
+        """A request of its own for a reply to `text`, in this `form` or by a call of these `tools`, without the
+        transcript."""
+        system = SystemMessage(text=f"{self._system.text}\n\n{form}".strip())
+        messages = (system, UserMessage(text=text))
         encoded = tuple(map(self._codec.message, messages))
+        shown = [tool for tool in self._tools if tool.name in tools]
+        encoded_tools = self._codec.tools(shown) if shown else b""
         counts = added(*map(count, encoded))
+        base = REQUEST_OVERHEAD + (estimate(encoded_tools, weights) if shown else 0)
         return Draft(
             messages=messages,
-            tools=(),
+            tools=shown,
             encoded=encoded,
-            encoded_tools=b"",
-            digest=sha256(b"".join(encoded)).hexdigest(),
-            input_tokens=tokens(counts, weights) + REQUEST_OVERHEAD,
-            base=REQUEST_OVERHEAD,
-            telling=counts,
+            encoded_tools=encoded_tools,
+            digest=sha256(b"".join((encoded_tools, *encoded))).hexdigest(),
+            input_tokens=base + tokens(counts, weights),
+            base=base,
+            telling=NOTHING if shown else counts,
         )
 
     def _append(self, message: Message, images: Mapping[str, bytes]) -> None:

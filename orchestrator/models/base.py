@@ -14,6 +14,10 @@ FIND_TOOLS = "find_tools"
 """Where a request offers this tool, it lists only some of those that may be called."""
 
 
+FINAL = "final"
+"""What an answer is called among the tools of a request that lead nowhere now: then only a call does."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class ToolSpec:
     """A tool as models are shown it. `parameters` is a JSON Schema that stands by itself, with an object at its top.

@@ -8,12 +8,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from orchestrator.models.base import Mode
+from orchestrator.models.base import FINAL, Mode
 from orchestrator.models.lenient import as_list, as_object, as_text, dump, parse
 
 Json = dict[str, Any]
 
-FINAL: Final = "final"
 MOST_TOOLS: Final = 10
 """More than these take too much of a prompt that describes them in words."""
 
@@ -50,6 +49,9 @@ Final Answer: <the whole answer>
 
 After an action its result comes as an observation. Never write an observation yourself."""
 
+ONLY_FORM: Final = """Reply with ONE JSON object that makes this call:
+{tools}"""
+
 ANSWER_FORM: Final = (
     "Reply with one JSON object: `working` takes each part of the question in turn, with its fact and any sum; "
     "`answer` is one or two full sentences that state everything that was asked for."
@@ -61,18 +63,21 @@ MISSING: Final = "Is anything of it still missing? If not, choose final."
 def rewritten(
     mode: Mode, messages: Sequence[Json], tools: Sequence[Json], shut: Collection[str], *, weak: bool
 ) -> tuple[list[Json], Json]:
-    """The messages as this mode has them, and the settings that go with them."""
+    """The messages as this mode has them, and the settings that go with them. `shut` are tools, or `final`, that no
+    reply may choose now; where that is `final`, one of the others must be chosen."""
     functions = [as_object(tool.get("function")) for tool in tools]
     messages = [{**message, "content": as_text(message.get("content"))} for message in messages]
     said = [*(_json_messages(messages, weak=weak) if mode == "json" else _react_messages(messages))]
-    said = _joined([_described(mode, said[0], functions, weak=weak), *said[1:]] if functions else said)
+    only = FINAL in shut and len(functions) == 1
+    said = _joined([_described(mode, said[0], functions, weak=weak, only=only), *said[1:]] if functions else said)
     if mode == "json":
         if weak and not functions:
             said[0] = {**said[0], "content": f"{said[0]['content']}\n\n{ANSWER_FORM}"}
         shown = [function for function in functions if function["name"] not in shut]
-        schema = _steps(shown, weak=weak) if functions or not weak else _ANSWER
+        schema = _steps(shown, weak=weak, final=FINAL not in shut) if functions or not weak else _ANSWER
         return said, {"response_format": _format(schema)}
-    if names := [function["name"] for function in functions if function["name"] in shut]:
+    names = [function["name"] for function in functions if function["name"] in shut]
+    if names and FINAL not in shut:
         note = f"\n\n(These tools lead nowhere now, so do not use them: {', '.join(names)}.)"
         said[-1] = {**said[-1], "content": said[-1]["content"] + note}
     return said, {"stop": ["\nObservation:"]} if functions else {}
@@ -90,7 +95,7 @@ _ANSWER: Final = _object(working={"type": "string", "maxLength": 400}, answer={"
 """The answer of a weak model: with a field to work in before the field that counts."""
 
 
-def _steps(functions: Sequence[Json], *, weak: bool) -> Json:
+def _steps(functions: Sequence[Json], *, weak: bool, final: bool) -> Json:
     """One branch an action, with its constant name. A weak model gets no field to think in before it acts."""
     thought: Json = {} if weak else {"thought": _THOUGHT}
     branches = [
@@ -98,7 +103,7 @@ def _steps(functions: Sequence[Json], *, weak: bool) -> Json:
         for function in functions
     ]
     answer: Json = {} if weak else {"arguments": _object(answer={"type": "string"})}
-    return {"anyOf": [*branches, _object(**thought, action={"const": FINAL}, **answer)]}
+    return {"anyOf": [*branches, *([_object(**thought, action={"const": FINAL}, **answer)] if final else [])]}
 
 
 def _bounded(schema: Mapping[str, Any], *, weak: bool) -> Json:
@@ -124,10 +129,12 @@ def _bounded(schema: Mapping[str, Any], *, weak: bool) -> Json:
     return kept
 
 
-def _described(mode: Mode, system: Json, functions: Sequence[Json], *, weak: bool) -> Json:
+def _described(mode: Mode, system: Json, functions: Sequence[Json], *, weak: bool, only: bool) -> Json:
     tools = "\n".join(map(_listed, functions))
     form = REACT_FORM.format(tools=tools)
-    if mode == "json":
+    if mode == "json" and only:
+        form = ONLY_FORM.format(tools=tools)
+    elif mode == "json":
         form = JSON_FORM.format(tools=tools, answer="" if weak else "(answer: string)")
     return {**system, "content": f"{system['content']}\n\n{form}"}
 

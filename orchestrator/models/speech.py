@@ -8,9 +8,8 @@ from typing import Any, Final, Protocol
 from pydantic_core import from_json
 
 from orchestrator.messages import ToolCall
-from orchestrator.models.base import CallReady, ModelPart, ModelReply, TextDelta
+from orchestrator.models.base import FINAL, CallReady, ModelPart, ModelReply, TextDelta
 from orchestrator.models.lenient import as_object, dump, is_object
-from orchestrator.models.modes import FINAL
 from orchestrator.models.repair import repair
 from orchestrator.models.written import span_of
 

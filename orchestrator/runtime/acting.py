@@ -1,5 +1,6 @@
 """Answers the calls of a turn: each gets exactly one answer, whatever happens to it or to the others."""
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
@@ -9,10 +10,19 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from orchestrator.events import ApprovalAsked, Effect, HookApplied, ToolInDoubt, ToolIntent, ToolResult, ToolRetried
+from orchestrator.events import (
+    ApprovalAsked,
+    Effect,
+    HookApplied,
+    PlanMade,
+    ToolInDoubt,
+    ToolIntent,
+    ToolResult,
+    ToolRetried,
+)
 from orchestrator.models.base import CallReady
 from orchestrator.models.lenient import is_object
-from orchestrator.runtime import wire, words
+from orchestrator.runtime import plans, wire, words
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.asking import Asking
 from orchestrator.runtime.calls import Outcome, Ready, Refused, Wish
@@ -48,6 +58,7 @@ class Acting:
         self._agent = agent
         self._recorder = recorder
         self._ledger = ledger
+        self._preparing = anyio.Lock()
         self._early: dict[str, list[Outcome]] = {}
         self._started: dict[str, int] = {}
         self._spawn: Callable[..., object] = lambda *_: None
@@ -64,8 +75,8 @@ class Acting:
     def ready(self, part: CallReady, turn: int) -> None:
         """A call is complete while the reply still comes in: it starts if it may, only reads, and nothing watches."""
         wish = self._wish(part.name, part.arguments)
-        watched = self._tree.hooks or self._agent.model.codec.weak
-        if isinstance(wish, Refused) or wish.offer.effect != EARLY or watched:
+        watched = self._tree.hooks or self._agent.model.codec.weak or self._recorder.state.planning
+        if isinstance(wish, Refused) or wish.offer.effect != EARLY or wish.offer.name == plans.PLAN or watched:
             return
         if self._judge(wish).verdict != "allow":
             return
@@ -80,28 +91,45 @@ class Acting:
         """Answers those of `calls` that can be; they run at once, and their results are recorded as they come."""
         if self._tree.hooks:
             await self._recorder.save()
-        found = [await self._prepare(call) for call in calls]
-        ready = [item for item in found if item is not None]
-        await self._recorder.save(durable=True)
+        ready = await self._prepared(calls)
         if len(ready) == 1:
             await self._perform(ready[0])
         elif ready:
             async with anyio.create_task_group() as group:
                 for item in ready:
-                    group.start_soon(self._perform_and_save, item)
+                    group.start_soon(self._perform_and_go_on, item, group)
         self._early.clear()
+
+    async def _prepared(self, calls: Sequence[CallState]) -> list[Ready]:
+        """What is to be sent of `calls`, and of the steps of a plan that can act because of what became of those."""
+        ready: list[Ready] = []
+        if not calls:
+            return ready
+        while calls:
+            found = [await self._prepare(call) for call in calls]
+            ready += [item for item in found if item is not None]
+            calls = plans.due(self._recorder.state)
+        await self._recorder.save(durable=True)
+        return ready
 
     async def _prepare(self, call: CallState) -> Ready | None:
         """Notes what becomes of a call; None when it is answered, or waits, already."""
         if call.interrupted:
             return self._settle(call)
+        if call.plan:
+            self._report(call)
+            return None
         if call.phase == "denied":
             self._refuse(call, Refused(error="denied", observation=words.refused(call)))
             return None
         if call.phase == "approved":
             wish = self._checked(call)
+        elif call.step is not None:
+            wish = await self._hooked(call, self._wish(call.call.name, self._written(call)))
         elif self._cut_off(call):
             wish = Refused(error="invalid_arguments", observation=results.failure(call.call.name, words.CUT_OFF))
+        elif self._recorder.state.planning and call.call.name != plans.PLAN:
+            wish = Refused(error="unplanned", observation=results.failure(call.call.name, plans.PLAN_FIRST))
         else:
             wish = await self._hooked(call, self._wish(call.call.name, call.call.arguments))
             wish = self._grounded(wish)
@@ -136,6 +164,15 @@ class Acting:
             return Wish(offer=offer, arguments=offer.schema.prepare(arguments))
         except InvalidArguments as error:
             return Refused(error="invalid_arguments", observation=results.failure(name, str(error)))
+
+    def _written(self, call: CallState) -> str:
+        """A call's arguments as they were asked for; an agent's step of a plan has what it needs besides."""
+        offer = self._offer(call.call.name)
+        if call.step is None or offer is None or offer.effect != "agent":
+            return call.call.arguments
+        if "context" not in offer.tool.input_schema.get("properties", {}):
+            return call.call.arguments
+        return json.dumps(plans.arguments(self._recorder.state, call), ensure_ascii=False)
 
     def _offer(self, name: str) -> Offer | None:
         """What is offered under a name; a built-in tool is understood by its full name as well."""
@@ -241,9 +278,9 @@ class Acting:
         return Ready(call=call.call.id, wish=wish, changed=self._changed(call, wish), aware=wish.offer.change)
 
     def _changed(self, call: CallState, wish: Wish) -> bool:
-        if call.phase == "asked" and not self._tree.hooks:
+        if call.phase in ("asked", "planned") and not self._tree.hooks:
             return False
-        asked = self._wish(call.call.name, call.call.arguments)
+        asked = self._wish(call.call.name, self._written(call))
         return isinstance(asked, Refused) or _key(asked) != _key(wish)
 
     def _ask(self, call: CallState, wish: Wish, reason: str) -> None:
@@ -272,14 +309,30 @@ class Acting:
             )
         )
 
+    def _report(self, call: CallState) -> None:
+        """Answers the call of `plan`, whose steps are done or cannot be."""
+        text, error = plans.report(self._recorder.state, call)
+        seconds = round(max(0.0, self._tree.now() - call.began), 3)
+        self._recorder.note(
+            self._recorder.make(
+                ToolResult, call=call.call.id, tool=call.call.name, observation=text, error=error, seconds=seconds
+            )
+        )
+
     def _path(self, call: str) -> str:
         """Names a call over the whole tree, and the run of the agent that it calls."""
         return f"{self._recorder.state.run.run}/{call}"
 
-    async def _perform_and_save(self, ready: Ready) -> None:
+    async def _perform_and_go_on(self, ready: Ready, group: anyio.abc.TaskGroup) -> None:
+        """Sends one call among others, and then the steps of a plan that waited for it alone."""
         await self._perform(ready)
-        if self._recorder.state.calls:  # the last answer of a turn is written with what comes next
-            await self._recorder.flush()
+        if not self._recorder.state.calls:  # the last answer of a turn is written with what comes next
+            return
+        await self._recorder.flush()
+        async with self._preparing:
+            following = await self._prepared(plans.due(self._recorder.state))
+        for item in following:
+            group.start_soon(self._perform_and_go_on, item, group)
 
     async def _perform(self, ready: Ready) -> None:
         """Sends one call and notes its answer, unless it is an agent's that waits for a person."""
@@ -299,6 +352,10 @@ class Acting:
                 return
             problem = f"its server asked a person for more input {ROUNDS} times"
             reply = Reply(parts=(results.failure(ready.wish.offer.name, problem),), error="input_required", meta={})
+        if wire.PLAN in reply.meta and ready.wish.offer.server.name == BUILTIN:
+            made, revision = reply.meta[wire.PLAN], self._recorder.state.plans
+            self._recorder.note(self._recorder.make(PlanMade, call=ready.call, revision=revision, **made))
+            return
         spent = wire.spent(reply.meta) if ready.wish.offer.effect == "agent" else None
         call = self._asking.find(ready.call)
         refused = call is not None and call.input is not None and call.input.refused
@@ -317,6 +374,7 @@ class Acting:
                 usage=spent.usage if spent is not None else None,
                 cost=spent.cost if spent is not None else None,
                 chosen=wire.chosen(reply.meta) if ready.wish.offer.server.name == BUILTIN else (),
+                short=_short(call, spent, reply),
             )
         )
 
@@ -371,6 +429,7 @@ class Acting:
             depth=state.depth,
             ledger=self._ledger,
             catalogue=self._agent.offered.catalogue,
+            offers=self._agent.offers,
             roles=self._agent.roles,
         )
         token = CALLER.set(caller)
@@ -383,6 +442,16 @@ class Acting:
         if caller.errors:
             raise caller.errors[0]
         return reply
+
+
+def _short(call: CallState | None, spent: wire.Spent | None, reply: Reply) -> str:
+    """What a result that is no error lacks."""
+    if reply.error is not None:
+        return ""
+    if spent is not None and spent.status == "stopped":
+        return f"a partial result: {spent.stop_reason}"
+    check = call.step.check if call is not None and call.step is not None else ""
+    return "" if check.casefold() in reply.text.casefold() else f"it does not hold {check!r}"
 
 
 def _key(wish: Wish) -> str:

@@ -90,6 +90,11 @@ def known(state: RunState) -> Known:
     return Known(task=task.casefold(), text=text, results=results, refused=frozenset(refused))
 
 
+def is_told(text: str, told: str) -> bool:
+    """Whether every number of a text stands in another."""
+    return _numbers_in(text.casefold(), told.casefold())
+
+
 def grounded(
     state: RunState, name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any], effect: Effect
 ) -> dict[str, Any] | str:

@@ -5,8 +5,8 @@ is durable before its effect begins. What came of an effect is written with the 
 """
 
 import random
-from collections.abc import Sequence
-from contextlib import ExitStack, aclosing
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import replace
 from typing import assert_never
 
@@ -34,6 +34,7 @@ from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.asking import Asking
 from orchestrator.runtime.ending import Ending
 from orchestrator.runtime.ledger import Grant, Ledger, Refusal, Request
+from orchestrator.runtime.plans import PLAN
 from orchestrator.runtime.reading import is_final, read
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.requests import Closed, draft_of
@@ -41,7 +42,7 @@ from orchestrator.runtime.result import totals
 from orchestrator.runtime.runstate import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait
 from orchestrator.runtime.state import decide
 from orchestrator.runtime.tree import Tree
-from orchestrator.tracing.port import ChatFacts, ChatOutcome, Scope
+from orchestrator.tracing.port import ChatFacts, ChatOutcome, PlanFacts, PlanOutcome, Scope
 
 ATTEMPTS = 3
 """Requests to one model for one turn before it has failed for good."""
@@ -110,7 +111,7 @@ class Loop:
         """One thought: a request, and its retries, in one span."""
         if self._tree.hooks and not step.closing and step.attempt == 1 and await self._ending.hooked("thinking"):
             return
-        with ExitStack() as stack:
+        with self._plan(step), ExitStack() as stack:
             scope: Scope | None = None
             outcome = ChatOutcome()
             while (draft := await self._drafted(step)) is not None and (turn := await self._turn(draft)) is not None:
@@ -151,6 +152,17 @@ class Loop:
         self._recorder.note(changed)
         self._agent.choices.use(other)
         self._prompt = Prompt(other.model.codec, self._agent.system, self._agent.specs)
+
+    @contextmanager
+    def _plan(self, step: Think) -> Generator[None]:
+        """The span of a thought that can only be a plan."""
+        if not step.planning:
+            yield
+            return
+        with self._tree.tracer.plan(PlanFacts(run_id=self.state.run.run, agent=self._agent.name)) as scope:
+            yield
+            made = any(call.call.name == PLAN for call in self.state.calls)
+            scope.settle(PlanOutcome(error=None if made else "unplanned"))
 
     async def _drafted(self, step: Think) -> Draft | None:
         """The next request; None when there is no time for it."""
@@ -228,6 +240,7 @@ class Loop:
             request=draft.digest,
             messages=len(self.state.messages),
             closing=step.closing,
+            planning=step.planning,
             reserved=grant.amount.tokens,
             output=grant.output,
             reserved_cost=Cost(amount=grant.amount.cost, known=self._agent.model.prices is not None),

@@ -3,8 +3,10 @@
 A wire that can leave them out of the next choice does so; to others it is nothing.
 """
 
+from orchestrator.models.base import FINAL
 from orchestrator.runtime.breakers import SAME_RESULT
 from orchestrator.runtime.grounding import WITHHELD
+from orchestrator.runtime.plans import PLAN, REVISIONS, must_plan
 from orchestrator.runtime.runstate import CallState, RunState
 
 RETRIEVE_RESULT = "retrieve_result"
@@ -17,8 +19,11 @@ def closed(state: RunState, turn: int, tools: frozenset[str]) -> frozenset[str]:
     """Those of `tools` that a person or the policy refused, that gave the same again, or whose calls are withheld;
     and what reads on in a long result, before there is one.
 
-    `turn` is the next one. Nothing is left but an answer where the budget ends with it.
+    `turn` is the next one. Nothing is left but an answer where the budget ends with it, and nothing but `plan`, not
+    even an answer, where that must come first.
     """
+    if PLAN in tools and must_plan(state):
+        return (tools | {FINAL}) - {PLAN}
     if _nearly_out(state, turn):
         return tools
     actions = [action for step in state.steps for action in step.actions]
@@ -29,7 +34,8 @@ def closed(state: RunState, turn: int, tools: frozenset[str]) -> frozenset[str]:
         same[key] = same.get(key, 0) + 1
     exhausted = {name for (name, _, _), times in same.items() if times >= SAME_RESULT - 1}
     nothing_kept = frozenset(() if any(action.kept for action in actions) else (RETRIEVE_RESULT,))
-    return tools & (denied | exhausted | _withheld(actions) | nothing_kept)
+    planned_enough = frozenset((PLAN,) if state.plans > REVISIONS else ())
+    return tools & (denied | exhausted | _withheld(actions) | nothing_kept | planned_enough)
 
 
 def _withheld(actions: list[CallState]) -> set[str]:

@@ -9,11 +9,14 @@ from orchestrator.events import (
     JournalEvent,
     LimitReached,
     ModelChanged,
+    PlanMade,
     RunParked,
     RunResumed,
     ToolInDoubt,
+    ToolResult,
     ToolRetried,
 )
+from orchestrator.runtime.plans import FAILED
 
 Note = tuple[str, Mapping[str, str | int | float | bool]]
 
@@ -25,6 +28,11 @@ def noted(event: JournalEvent) -> Note | None:
             return "approval.requested", {"call": event.call, "tool": event.tool, "reason": event.reason}
         case ApprovalDecided():
             return ("approval.granted" if event.approved else "approval.denied"), {"call": event.call}
+        case PlanMade():
+            steps = ", ".join(step.id for step in event.steps)
+            return "plan.made", {"call": event.call, "revision": event.revision, "steps": steps}
+        case ToolResult(error=error) if error == FAILED:
+            return "plan.failed", {"call": event.call}
         case ToolRetried():
             return "tool.retried", {"call": event.call, "tool": event.tool, "attempt": event.attempt}
         case ToolInDoubt():

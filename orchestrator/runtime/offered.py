@@ -47,7 +47,9 @@ class Offered:
 
     def change(self, state: RunState) -> Change | None:
         """Takes in what joins the list before the next turn: a pure function of the state and of what is there now."""
-        kit = self._kit = self._team.latest(self._card, agents=self._kit.agents, most=self._kit.most)
+        kit = self._kit = self._team.latest(
+            self._card, agents=self._kit.agents, most=self._kit.most, weak=self._kit.weak
+        )
         actions = state.steps[-1].actions if state.steps else ()
         asked = [name for action in actions for name in (*action.chosen, action.call.name)]
         chosen = [kit.offers[name].spec for name in dict.fromkeys(asked) if name in kit.offers]

@@ -19,8 +19,9 @@ from orchestrator.models.repair import is_object
 from orchestrator.models.written import Written, read_calls
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.grounding import invents
+from orchestrator.runtime.plans import PLAN, PLAN_FIRST, is_led
 from orchestrator.runtime.runstate import RunState
-from orchestrator.tools.arguments import InvalidArguments
+from orchestrator.tools.arguments import InvalidArguments, parse
 from orchestrator.tools.toolset import Offer
 
 _BEGINNING = re.compile(r'\s*(?:```\w*\s*)?\{\s*"([^"]+)"\s*:')
@@ -31,6 +32,14 @@ def read(reply: ModelReply, agent: Agent, state: RunState, *, closing: bool) -> 
 
     `closing`: no tools were offered, so that a call is no answer there either.
     """
+    reply, problem = _read(reply, agent, state, closing=closing)
+    if state.planning and is_led(state):
+        return _as_plan(reply, agent.offers), ""
+    unplanned = state.planning and not problem and not reply.message.calls and reply.message.text.strip()
+    return reply, PLAN_FIRST if unplanned else problem
+
+
+def _read(reply: ModelReply, agent: Agent, state: RunState, *, closing: bool) -> tuple[ModelReply, str]:
     text, cut = "".join((*state.cut, reply.message.text)), reply.finish == "length"
     if reply.message.calls or not reply.message.text.strip() or _is_output(text, agent, cut=cut):
         return reply, ""
@@ -47,6 +56,19 @@ def read(reply: ModelReply, agent: Agent, state: RunState, *, closing: bool) -> 
     message = replace(reply.message, text="" if state.cut else written.text, calls=tuple(calls))
     finish = reply.finish if cut else "tool_calls"
     return replace(reply, message=message, finish=finish, final=False), ""
+
+
+def _as_plan(reply: ModelReply, offers: Mapping[str, Offer]) -> ModelReply:
+    """The parts of a job that a weak model gave to its specialists; none where that cannot be read."""
+    written = next((call.arguments for call in reply.message.calls if call.name == PLAN), "{}")
+    try:
+        found = parse(written)
+    except InvalidArguments:
+        found = {}
+    names = [offer.tool.name for offer in offers.values() if offer.effect == "agent"]
+    parts = {name: found[name] for name in names if isinstance(found.get(name), str)}
+    plan = ToolCall(id="1", name=PLAN, arguments=json.dumps(parts, ensure_ascii=False))
+    return replace(reply, message=replace(reply.message, text="", calls=(plan,)), finish="tool_calls", final=False)
 
 
 def is_final(reply: ModelReply, agent: Agent, problem: str) -> bool:

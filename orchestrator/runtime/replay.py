@@ -17,6 +17,7 @@ from orchestrator.events import (
     ModelIntent,
     ModelResult,
     OutputChecked,
+    PlanMade,
     Question,
     RunForked,
     RunParked,
@@ -30,6 +31,7 @@ from orchestrator.events import (
     ToolsChanged,
 )
 from orchestrator.messages import ToolCall
+from orchestrator.runtime.plans import PLAN
 from orchestrator.runtime.result import CostResult, UsageResult, cost_result, run_result, usage_result
 from orchestrator.runtime.runstate import RunState
 from orchestrator.runtime.state import fold
@@ -44,7 +46,7 @@ class ReplayedCall(_Model):
 
     `at_once`: it was under way together with another call of its turn. `waited_for`: why a person was asked; `verdict`
     is then what was said, with `note`. `questions` are what its server asked of a person. `run` is what the agent did
-    that was called.
+    that was called. `step` is its name in a plan that made it.
     """
 
     call: str
@@ -61,6 +63,7 @@ class ReplayedCall(_Model):
     verdict: str | None = None
     note: str = ""
     questions: tuple[Question, ...] = ()
+    step: str = ""
     run_id: str | None = None
     run: "ReplayedRun | None" = None
 
@@ -164,6 +167,8 @@ class _Reader:
                 _asked_a_person(event, self.calls[event.call])
             case ToolIntent() | ToolResult() | ToolInDoubt():
                 self._tool(event, self.calls[event.call])
+            case PlanMade():
+                self._plan(event)
             case _:
                 if text := _told(event):
                     self.notes.append(ReplayedNote(at=event.at, before=len(self.turns) + 1, text=text))
@@ -195,11 +200,23 @@ class _Reader:
                 call.seconds, call.run_id = event.seconds, event.child
                 self._mark_those_at_once(call)
 
+    def _plan(self, event: PlanMade) -> None:
+        """Its steps stand after the call that made it."""
+        calls, plan = self.turns[-1].calls, self.calls[event.call]
+        steps = [
+            ReplayedCall(call=f"{event.call}.s{n}", tool=step.tool, arguments=step.arguments, step=step.id)
+            for n, step in enumerate(event.steps, 1)
+        ]
+        place = calls.index(plan) + 1
+        calls[place:place] = steps
+        self.calls |= {step.call: step for step in steps}
+
     def _mark_those_at_once(self, call: ReplayedCall) -> None:
         """Two calls of a turn are at once when one began before the other had ended."""
         for other in self.turns[-1].calls:
             under_way = other.began_at is not None and (other.ended_at is None or other.ended_at > (call.began_at or 0))
-            if other is not call and under_way and call.began_at is not None:
+            plan = PLAN in (call.tool, other.tool)  # which is under way as long as its steps are
+            if other is not call and under_way and call.began_at is not None and not plan:
                 call.at_once = other.at_once = True
 
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from orchestrator.events import JournalEvent, ModelChanged, ModelIntent, RunForked, RunStarted, ToolsChanged
-from orchestrator.memory.prompt import Draft, Prompt
+from orchestrator.memory.prompt import ANSWER, Draft, Prompt
 from orchestrator.messages import UserMessage
 from orchestrator.models.base import Codec, ToolSpec
 from orchestrator.models.lenient import dump
 from orchestrator.runtime.narrowing import closed
-from orchestrator.runtime.runstate import RunState
+from orchestrator.runtime.plans import PLAN, is_led, must_plan
+from orchestrator.runtime.runstate import CallState, RunState
 from orchestrator.runtime.state import apply
 
 _LONGEST_FACT = 2_000  # characters of a result
@@ -35,9 +36,12 @@ def draft_of(prompt: Prompt, state: RunState, *, closing: bool, images: Mapping[
     """The next request of a run that stands at `state`; `images` are those that its model is shown, by hash.
 
     The last one of a weak model is apart: it has the task and what was found out, and no call that it could go on with.
+    So are both where code leads a team; the first has the job, and no other call than a plan.
     """
-    if closing and prompt.weak:
-        return prompt.apart(facts(state), state.weights)
+    if closing and (prompt.weak or is_led(state)):
+        return prompt.apart(facts(state), form=ANSWER, weights=state.weights)
+    if is_led(state) and must_plan(state):
+        return prompt.apart(f"Job: {state.run.task}", tools=[PLAN], weights=state.weights)
     return prompt.draft(
         state.messages,
         measured=state.measured,
@@ -72,10 +76,15 @@ class Closed(Collection[str]):
 def facts(state: RunState) -> str:
     """What a weak model answers from: the task, every good result, and what was wrong with its last answer, if any."""
     good = [action for step in state.steps for action in step.actions if action.error is None]
-    found = [f"- {a.call.name} {dump(dict(a.arguments or {})).decode()}: {a.observation[:_LONGEST_FACT]}" for a in good]
+    found = [f"- {a.call.name} {_asked(a)}: {a.observation[:_LONGEST_FACT]}" for a in good if not a.plan]
     again = isinstance(last := state.messages[-1], UserMessage) and len(state.messages) > 1
     parts = [*(["Facts:", *found] if found else []), f"Question: {state.run.task}"]
     return "\n".join([*parts, *([last.text] if again else [])])
+
+
+def _asked(action: CallState) -> str:
+    """What was asked for, without what else an agent's step of a plan was told."""
+    return action.call.arguments if action.step is not None else dump(dict(action.arguments or {})).decode()
 
 
 class Wire(NamedTuple):

@@ -88,8 +88,8 @@ class Runner:
         left = None if limits.seconds is None else limits.seconds - state.active
         ledger = Ledger(limits, outer, spent=_spent(tree.below(launch.run).values()), seconds=left)
         # As the run began: a model that it goes on with is shown the same tools.
-        most = self._models_for(card)[0].model.codec.most_tools
-        kit = await self._team.kit(card, agents=launch.depth < DEEPEST, most=most)
+        codec = self._models_for(card)[0].model.codec
+        kit = await self._team.kit(card, agents=launch.depth < DEEPEST, most=codec.most_tools, weak=codec.weak)
         agent = await self._ready(tree.journal, card, state, kit, roles)
         facts = RunFacts(
             run_id=launch.run,
@@ -166,6 +166,7 @@ class Runner:
             max_output_tokens=agent.max_output_tokens,
             settings=None if settings is None else digest(settings),
             weights=agent.choice.tally.weights,
+            plan=kit.plan,
         )
         recorder.note(started)  # it is written with the first intent: nothing happens before that
 

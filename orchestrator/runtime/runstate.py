@@ -10,6 +10,7 @@ from orchestrator.events import (
     Kept,
     LimitReached,
     ModelFailed,
+    PlanStep,
     RunCancelled,
     RunFailed,
     RunFinished,
@@ -28,10 +29,13 @@ class CallState(NamedTuple):
 
     `asked`: the model wants it; `waiting`: for a person; `approved` or `denied` by one; `sent`; `answered`. `input`: it
     was sent, and its server asked a person for more.
+
+    `planned`: it is the `step` of a plan that waits for others, or the call of `plan` while its steps (`plan`) are
+    carried out. `short` says what a good result lacks.
     """
 
     call: ToolCall
-    phase: Literal["asked", "waiting", "approved", "denied", "sent", "answered"] = "asked"
+    phase: Literal["asked", "planned", "waiting", "approved", "denied", "sent", "answered"] = "asked"
     interrupted: bool = False
     attempt: int = 0
     effect: Effect = "write"
@@ -45,6 +49,11 @@ class CallState(NamedTuple):
     digest: str = ""
     note: str = ""
     input: InputAsked | None = None
+    short: str = ""
+    step: PlanStep | None = None
+    plan: tuple[PlanStep, ...] = ()
+    reused: tuple[str, ...] = ()
+    began: float = 0.0
 
     @property
     def is_error(self) -> bool:
@@ -75,6 +84,7 @@ class RunState(NamedTuple):
     called in the configuration, empty for the one that the run began with. `checked`: the answer is what the card's
     `output` asks for; `sent_back`: an earlier one was not. `cut` are the pieces of an answer that is not whole
     yet: each ended at its output limit. `ready`: a weak model is done, and its answer is asked for.
+    `plans` is how many were made; `planning`: the turn can only make one.
 
     A named tuple and not a dataclass, because the fold makes a new one for every event: `_replace` takes a tenth of
     the time that `dataclasses.replace` does.
@@ -103,6 +113,8 @@ class RunState(NamedTuple):
     answer: str | None = None
     cut: tuple[str, ...] = ()
     ready: bool = False
+    planning: bool = False
+    plans: int = 0
     decided: tuple[tuple[str, str], ...] = ()
     checked: bool = False
     sent_back: bool = False
@@ -144,12 +156,13 @@ class RunState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """Ask the model. `closing` asks for a last answer without tools."""
+    """Ask the model. `closing` asks for a last answer without tools, `planning` for nothing but a plan."""
 
     turn: int
     attempt: int
     closing: bool = False
     delay: float = 0.0
+    planning: bool = False
 
 
 @dataclass(frozen=True, slots=True)

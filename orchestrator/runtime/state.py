@@ -24,6 +24,7 @@ from orchestrator.events import (
     ModelIntent,
     ModelResult,
     OutputChecked,
+    PlanMade,
     RunCancelled,
     RunFailed,
     RunFinished,
@@ -48,6 +49,7 @@ from orchestrator.messages import (
 )
 from orchestrator.models.lenient import is_object
 from orchestrator.runtime.partial import partial_answer
+from orchestrator.runtime.plans import due, is_led, must_plan
 from orchestrator.runtime.runstate import (
     Act,
     CallState,
@@ -86,8 +88,11 @@ def decide(state: RunState) -> Step:
     if state.end is not None or state.parked is not None or state.started is None:
         return Done()
     if unanswered := tuple(call for call in state.calls if call.phase != "answered"):
+        ready = [call.call.id for call in due(state)]
         possible = tuple(
-            call for call in unanswered if call.interrupted or call.phase in ("asked", "approved", "denied")
+            call
+            for call in unanswered
+            if call.interrupted or call.phase in ("asked", "approved", "denied") or call.call.id in ready
         )
         return Act(possible) if possible else Wait(unanswered)
     if state.stop is not None:
@@ -98,7 +103,7 @@ def decide(state: RunState) -> Step:
         return Fail(state.failure.kind, state.failure.error)
     if (tripped := state.breakers.tripped) is not None:
         return Stop(*tripped)
-    if state.ready:
+    if state.ready or (is_led(state) and state.plans):
         return _think(state, closing=True)
     limit = state.run.limits.steps
     if limit is not None and state.turn >= limit and state.attempts == 0:
@@ -110,7 +115,7 @@ def _think(state: RunState, *, closing: bool = False) -> Think:
     asked_again = state.failure is not None or state.attempts > 0
     turn = state.turn if asked_again else state.turn + 1
     delay = state.failure.retry_in or 0.0 if state.failure is not None else 0.0
-    return Think(turn, state.attempts + 1, closing, delay)
+    return Think(turn, state.attempts + 1, closing, delay, planning=not closing and must_plan(state))
 
 
 def _close(state: RunState, stop: LimitReached) -> Step:
@@ -144,6 +149,8 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
             return _changed(state, event)
         case ToolIntent() | ToolResult() | ToolInDoubt() | ToolRetried():
             return _apply_tool(state, event)
+        case PlanMade():
+            return _planned(state, event)
         case ToolsChanged():
             # What the model counted last time knows nothing of them yet.
             counted = state.input_tokens + event.tokens if state.input_tokens else 0
@@ -199,8 +206,9 @@ def _apply_model(state: RunState, event: ModelIntent | ModelResult | ModelFailed
         case ModelIntent():
             reserved = Reservation(tokens=event.reserved, cost=event.reserved_cost)
             return state._replace(
-                name="THINKING",
+                name="PLANNING" if event.planning else "THINKING",
                 turn=event.turn,
+                planning=event.planning,
                 attempts=event.attempt,
                 outstanding=reserved,
                 failure=None,
@@ -231,6 +239,7 @@ def _changed(state: RunState, event: ModelChanged) -> RunState:
 
 def _replied(state: RunState, event: ModelResult) -> RunState:
     message = event.message
+    apart = state.ready or is_led(state)  # such a request is not the transcript's, so its tokens say nothing of that
     state = state._replace(
         outstanding=None,
         attempts=0,
@@ -240,8 +249,8 @@ def _replied(state: RunState, event: ModelResult) -> RunState:
         own=state.own + event.usage,
         own_cost=state.own_cost + event.cost,
         finish=event.finish,
-        input_tokens=0 if state.ready else event.usage.input_tokens,  # an answer's request is apart from the others
-        measured=0 if state.ready else state.asked,
+        input_tokens=0 if apart else event.usage.input_tokens,
+        measured=0 if apart else state.asked,
         weights=event.weights or state.weights,
     )
     if state.stop is not None:
@@ -316,8 +325,24 @@ def _apply_tool(state: RunState, event: ToolIntent | ToolResult | ToolInDoubt | 
                     error=event.error,
                     child=event.child,
                     chosen=event.chosen,
+                    short=event.short,
                 )
             )
+
+
+def _planned(state: RunState, event: PlanMade) -> RunState:
+    """The steps of a plan are calls of the turn, after the one that made it."""
+    calls: list[CallState] = []
+    for call in state.calls:
+        if call.call.id != event.call:
+            calls.append(call)
+            continue
+        calls.append(call._replace(phase="planned", plan=event.steps, reused=event.reused, began=event.at))
+        for number, step in enumerate(event.steps, 1):
+            written = json.dumps(step.arguments, ensure_ascii=False)
+            made = ToolCall(id=f"{event.call}.s{number}", name=step.tool, arguments=written)
+            calls.append(CallState(call=made, phase="planned", step=step))
+    return state._replace(calls=tuple(calls), plans=state.plans + 1)
 
 
 def _apply_approval(state: RunState, event: ApprovalAsked | InputAsked | ApprovalDecided) -> RunState:
@@ -377,20 +402,26 @@ def _update(state: RunState, call: str, **changes: Any) -> RunState:
 
 
 def _answered(state: RunState) -> RunState:
-    """With the last answer the turn is observed: all answers join the transcript in call order."""
+    """With the last answer the turn is observed: all answers join the transcript in call order.
+
+    The call of `plan` answers for its steps. Those that it never came to are no calls.
+    """
+    if not any(call.phase == "planned" and call.plan for call in state.calls):
+        state = state._replace(calls=tuple(call for call in state.calls if call.phase != "planned"))
     if any(call.phase != "answered" for call in state.calls):
         return state
     *earlier, message = state.messages
     assert isinstance(message, AssistantMessage), "calls belong to the model's newest reply"
-    calls = tuple(_as_sent(call) for call in state.calls)
+    asked = [call for call in state.calls if call.step is None]
+    calls = tuple(map(_as_sent, asked))
     answers = [
-        ToolMessage(call=call, text=s.observation, is_error=s.is_error)
-        for call, s in zip(calls, state.calls, strict=True)
+        ToolMessage(call=call, text=s.observation, is_error=s.is_error) for call, s in zip(calls, asked, strict=True)
     ]
-    kept = [answer for answer, call in zip(answers, state.calls, strict=True) if call.error != "withheld"]
+    kept = [answer for answer, call in zip(answers, asked, strict=True) if call.error != "withheld"]
     if calls != message.calls or len(kept) < len(answers):
         message = replace(message, calls=tuple(answer.call for answer in kept))
-    observed = [(c.call.name, c.arguments, c.call.arguments, c.observation, c.error) for c in state.calls]
+    done = [call for call in state.calls if not call.plan]  # a plan fails or makes progress by its steps
+    observed = [(c.call.name, c.arguments, c.call.arguments, c.observation, c.error) for c in done]
     return state._replace(
         name="OBSERVING",
         messages=(*earlier, message, *kept, *_pictures(state.calls)) if kept else tuple(earlier),

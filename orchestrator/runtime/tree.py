@@ -16,6 +16,7 @@ from orchestrator.runtime.result import ApprovalRequest
 from orchestrator.runtime.runstate import RunState
 from orchestrator.tools.catalogue import Catalogue
 from orchestrator.tools.policy import Mode, Policy
+from orchestrator.tools.toolset import Offer
 from orchestrator.tracing.port import TraceContext, Tracer
 
 
@@ -98,6 +99,7 @@ class Caller:
     depth: int
     ledger: Ledger
     catalogue: Catalogue
+    offers: Mapping[str, Offer]
     roles: tuple[str, ...] = ()
     errors: list[Exception] = field(default_factory=list[Exception])
 

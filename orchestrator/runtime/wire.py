@@ -29,6 +29,10 @@ CHOSEN = "orchestrator/chosen"
 """The names of tools that join the caller's list, in a result of our own server."""
 
 
+PLAN = "orchestrator/plan"
+"""The steps of a plan that was made, and those of earlier ones that it builds on, in a result of our own server."""
+
+
 class Spent(BaseModel):
     """What an agent's run and everything below it used, in the result of its call."""
 

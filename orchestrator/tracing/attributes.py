@@ -14,7 +14,17 @@ from typing import Any, assert_never
 
 from orchestrator.messages import AssistantMessage
 from orchestrator.tracing.content import capped_json, capped_result, clean, parsed
-from orchestrator.tracing.port import ChatFacts, ChatOutcome, Outcome, RunFacts, RunOutcome, ToolFacts, ToolOutcome
+from orchestrator.tracing.port import (
+    ChatFacts,
+    ChatOutcome,
+    Outcome,
+    PlanFacts,
+    PlanOutcome,
+    RunFacts,
+    RunOutcome,
+    ToolFacts,
+    ToolOutcome,
+)
 
 Attributes = dict[str, str | bool | int | float | list[str]]
 
@@ -37,6 +47,14 @@ def of_run(facts: RunFacts, operation: str, capture: bool) -> Attributes:
             "gen_ai.input.messages": _said("user", facts.task) if capture and facts.task else "",
         }
     )
+
+
+def of_plan(facts: PlanFacts) -> Attributes:
+    return {
+        "gen_ai.operation.name": "plan",
+        "gen_ai.agent.name": facts.agent,
+        "gen_ai.conversation.id": facts.run_id.partition("/")[0],
+    }
 
 
 def of_chat(facts: ChatFacts) -> Attributes:
@@ -74,6 +92,8 @@ def of_outcome(outcome: Outcome, capture: bool) -> Attributes:
             return _of_chat_outcome(outcome, capture)
         case ToolOutcome():
             return {"gen_ai.tool.call.result": capped_result(outcome.text)} if capture else {}
+        case PlanOutcome():
+            return {}
         case RunOutcome():
             return {
                 "orchestrator.run.status": outcome.status,
@@ -116,6 +136,8 @@ def failure(outcome: Outcome, capture: bool) -> tuple[str, str] | None:
             return _failure(error, outcome.message)
         case ToolOutcome(error=str(error)):
             return _failure(error, outcome.text if capture else "")
+        case PlanOutcome(error=str(error)):
+            return _failure(error, "")
         case RunOutcome(status="cancelled"):
             return _failure("cancelled", outcome.message)
         case RunOutcome(status="failed"):

@@ -54,7 +54,8 @@ class Metrics:
     def record(self, attributes: Attributes, seconds: float) -> None:
         """One span that has ended."""
         kept = {name: attributes[name] for name in _KEPT if name in attributes}
-        self._durations[str(attributes["gen_ai.operation.name"])].record(seconds, kept)
+        if (duration := self._durations.get(str(attributes["gen_ai.operation.name"]))) is not None:
+            duration.record(seconds, kept)  # the conventions have none for `plan`
         for kind in ("input", "output"):
             tokens = attributes.get(f"gen_ai.usage.{kind}_tokens")
             if isinstance(tokens, int):

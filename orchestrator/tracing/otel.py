@@ -24,7 +24,17 @@ from orchestrator.tracing import attributes as words
 from orchestrator.tracing.attributes import Attributes
 from orchestrator.tracing.content import clean
 from orchestrator.tracing.metrics import Metrics
-from orchestrator.tracing.port import INSIDE, ChatFacts, ChatOutcome, Outcome, RunFacts, Scope, ToolFacts, TraceContext
+from orchestrator.tracing.port import (
+    INSIDE,
+    ChatFacts,
+    ChatOutcome,
+    Outcome,
+    PlanFacts,
+    RunFacts,
+    Scope,
+    ToolFacts,
+    TraceContext,
+)
 from orchestrator.tracing.spans import DEADLINE, Span, Spans
 
 _LONGEST_NAME = 64
@@ -58,6 +68,9 @@ class OtelTracer:
 
     def agent(self, facts: RunFacts) -> AbstractContextManager[Scope]:
         return self._scope(facts.agent, facts.agent, words.of_run(facts, "invoke_agent", self._capture))
+
+    def plan(self, facts: PlanFacts) -> AbstractContextManager[Scope]:
+        return self._scope(facts.agent, facts.agent, words.of_plan(facts))
 
     def chat(self, facts: ChatFacts) -> AbstractContextManager[Scope]:
         return self._scope(facts.agent, facts.model, words.of_chat(facts))

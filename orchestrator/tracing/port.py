@@ -52,6 +52,14 @@ class ChatFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFacts:
+    """A thought that can only be a plan; its `chat` lies within."""
+
+    run_id: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFacts:
     """`transport` is `pipe`, `tcp` or `` for a server in this process."""
 
@@ -107,7 +115,14 @@ class ToolOutcome:
     error: str | None = None
 
 
-Outcome = RunOutcome | ChatOutcome | ToolOutcome
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOutcome:
+    """`error` is a short kind where no plan came of it."""
+
+    error: str | None = None
+
+
+Outcome = RunOutcome | ChatOutcome | ToolOutcome | PlanOutcome
 
 
 class Scope(Protocol):
@@ -129,6 +144,8 @@ class Tracer(Protocol):
         ...
 
     def agent(self, facts: RunFacts) -> AbstractContextManager[Scope]: ...
+
+    def plan(self, facts: PlanFacts) -> AbstractContextManager[Scope]: ...
 
     def chat(self, facts: ChatFacts) -> AbstractContextManager[Scope]: ...
 
@@ -160,9 +177,9 @@ class NullTracer:
         context = first or TraceContext(trace_id=secrets.token_hex(16), span_id=secrets.token_hex(8))
         return nullcontext[Scope](_NullScope(context))
 
-    def agent(self, facts: RunFacts | ChatFacts | ToolFacts) -> AbstractContextManager[Scope]:
+    def agent(self, facts: RunFacts | ChatFacts | ToolFacts | PlanFacts) -> AbstractContextManager[Scope]:
         return self._silent
 
-    chat = tool = agent
+    plan = chat = tool = agent
 
     async def aclose(self) -> None: ...

@@ -25,7 +25,7 @@ def test_an_agent_with_tools_gets_the_built_in_ones_beside_its_globs(tmp_path: P
     stage = Stage(tmp_path, script, card("boss", agents=("worker",)), card("worker", tools=("fx__look",)))
     assert stage.run().status == "finished"
     assert offered(stage, "worker") == ["retrieve_result", "fx__look"]
-    assert offered(stage, "boss") == ["agents__worker"]
+    assert offered(stage, "boss") == ["agents__worker", "plan"]
 
 
 @pytest.mark.parametrize("name", ["retrieve_result", "builtin__retrieve_result"])

@@ -21,6 +21,8 @@ from orchestrator.events import (
     ModelFailed,
     ModelIntent,
     ModelResult,
+    PlanMade,
+    PlanStep,
     Question,
     RunCancelled,
     RunFailed,
@@ -36,6 +38,7 @@ from orchestrator.events import (
 )
 from orchestrator.messages import AssistantMessage, Cost, ToolCall, Usage
 from orchestrator.runtime.acting import REPEATABLE
+from orchestrator.runtime.plans import report
 from orchestrator.runtime.runstate import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait
 from orchestrator.runtime.state import apply, decide
 
@@ -44,7 +47,7 @@ LONGEST = 80
 TEXTS = ("", " ", "ok", "数字 42", "a\u2028b\x00c", '{"half": ')
 ARGUMENTS = ('{"x": 1}', '{"x": "ü"}', "{'x': 1,}", "", "[]", "null")
 EFFECTS = ("read", "idempotent", "write", "agent")
-TOOLS = ("fx__look", "fx__pay", "agents__worker")
+TOOLS = ("fx__look", "fx__pay", "agents__worker", "plan")
 
 
 class Died(Exception):
@@ -94,6 +97,7 @@ class Player:
             trace_id="1",
             span_id="2",
             max_output_tokens=9,
+            plan=self.one_of("never", "auto", "always", "led"),
             **hashes,
         )
         while len(self.events) < LONGEST and self.state.end is None:
@@ -141,7 +145,12 @@ class Player:
             self.note(
                 ToolsChanged, tools=self.one_of("t2", "t3"), chosen=("fx__pay",), tokens=self.random.randrange(90)
             )
-        asked = {"attempt": step.attempt, "closing": step.closing, "messages": len(self.state.messages)}
+        asked = {
+            "attempt": step.attempt,
+            "closing": step.closing,
+            "planning": step.planning,
+            "messages": len(self.state.messages),
+        }
         self.note(ModelIntent, turn=step.turn, request="d", reserved=self.random.randrange(5000), **asked)
         match self.one_of("reply", "failure", "interrupt", "reply", "reply", "reply", "reply"):
             case "failure":
@@ -175,11 +184,22 @@ class Player:
             if state.effect != "agent" and self.chance(6):
                 self.ask(state)
                 continue
+            planned = any(call.step for call in self.state.calls)  # one plan a turn
+            if state.call.name == "plan" and state.step is None and not planned and self.chance(2):
+                self.plan(call_id)
+                continue
             child = {"child": f"r/{call_id}", "usage": self.spent()} if state.effect == "agent" else {}
+            name = {"call": call_id, "tool": state.call.name, "short": self.one_of("", "", "a partial result")}
             error = self.one_of(None, None, "tool_error", "timeout")
-            self.note(
-                ToolResult, call=call_id, tool=state.call.name, observation=self.one_of(*TEXTS), error=error, **child
-            )
+            self.note(ToolResult, observation=self.one_of(*TEXTS), error=error, **name, **child)
+
+    def plan(self, call: str) -> None:
+        """Some steps, each of which needs some of those before it, or one that was done long ago."""
+        steps: list[PlanStep] = []
+        for n in range(self.random.randrange(1, 5)):
+            needs = tuple(step.id for step in steps if self.chance(2)) + (("old",) if self.chance(5) else ())
+            steps.append(PlanStep(id=f"s{n}", tool=self.one_of(*TOOLS), arguments={"x": 1}, needs=needs))
+        self.note(PlanMade, call=call, revision=self.state.plans, steps=tuple(steps))
 
     def ask(self, call: CallState) -> None:
         """Its server needs a person before it goes on."""
@@ -190,6 +210,10 @@ class Player:
     def prepare(self, call: CallState) -> bool:
         name = {"call": call.call.id, "tool": call.call.name}
         arguments = dict(call.arguments) if call.arguments is not None else {"x": 1}
+        if call.plan:
+            observation, error = report(self.state, call)
+            self.note(ToolResult, observation=observation, error=error, **name)
+            return False
         if call.interrupted:
             if call.effect not in REPEATABLE:
                 self.note(ToolInDoubt, observation="nobody knows", **name)

@@ -84,8 +84,12 @@ def test_every_state_has_a_next_step(events: list[JournalEvent]) -> None:
             assert step.calls
             assert_valid(state.messages[:-1])
         if isinstance(step, Act):
-            assert {call.phase for call in step.calls} <= {"asked", "approved", "denied", "sent"}
+            assert {call.phase for call in step.calls} <= {"asked", "planned", "approved", "denied", "sent"}
             assert all(call.interrupted for call in step.calls if call.phase == "sent")
+            left = {call.step.id for call in state.calls if call.step and call.phase != "answered"}
+            assert not any(left & set(call.step.needs) for call in step.calls if call.step)
+        if isinstance(step, Wait):
+            assert any(call.phase in ("waiting", "sent") for call in step.calls), "a plan never waits for itself"
         if isinstance(step, Done) and state.started is not None:
             assert state.end is not None or state.parked is not None
 

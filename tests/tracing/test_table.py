@@ -25,7 +25,7 @@ from tests.support.runs import card, cards, effects
 PAGE = Path(__file__).parents[2] / "docs" / "tracing.md"
 USAGE = Usage(input_tokens=100, output_tokens=20, cached_tokens=60, cache_write_tokens=7, reasoning_tokens=5)
 PRICES = Prices(input=Decimal(1), output=Decimal(2))
-SPANS = ("invoke_workflow", "invoke_agent", "chat", "execute_tool")
+SPANS = ("invoke_workflow", "invoke_agent", "plan", "chat", "execute_tool")
 
 look, pay = call("fx__look", {"text": "a"}), call("fx__pay", {"text": "a"})
 
@@ -60,7 +60,7 @@ def script(**turns: list[Any]) -> dict[tuple[str, int], Any]:
 
 
 async def everything(folder: Path) -> list[RunResult]:
-    """Delegation, a retry, failures, approvals, a hook, a park, limits, a crash, a model without a price."""
+    """Delegation, a retry, failures, approvals, a hook, a park, limits, a crash, a model without a price, a plan."""
     boss = card("boss", tools=("fx__*",), agents=("helper",))
     helper, alone = card("helper", tools=("fx__*",)), card("alone", tools=("fx__*",))
     runs, verdicts, told = Runs(folder), [True, False], []
@@ -109,6 +109,10 @@ async def everything(folder: Path) -> list[RunResult]:
     refused = ModelError("bad_request", "no, and leave me alone for a second", retry_after=1.0)
     work = script(chief=[call("agents__helper", {"task": "look"}), "done"], helper=[refused])
     results.append(await runs.run(work, card("chief", agents=("helper",)), helper))
+    steps = [{"id": "a", "tool": "fx__look", "arguments": {"text": "a"}}, {"id": "b", "tool": "fx__fail"}]
+    steps[1] |= {"arguments": {"text": "b"}, "needs": ["a"]}
+    work = script(planner=[call("plan", {"steps": steps}), "done"])
+    results.append(await runs.run(work, card("planner", tools=("fx__*",), plan="always")))
     return results
 
 
@@ -123,6 +127,7 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         "parked",
         "finished",
         "stopped",
+        "finished",
         "finished",
         "finished",
     ]

@@ -73,6 +73,20 @@ def test_agents_three_deep_are_one_branch_each_below_the_call_that_asked(tmp_pat
     assert receiver.tree() == [run_of("a", chat("a"), chat("a"), tool("a", "agents__b", second))]
 
 
+def test_steps_of_a_plan_lie_beside_it_and_the_thought_that_made_it_within_its_own_span(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    steps = [{"id": "ask", "agent": "b", "task": "go on"}, {"id": "look", "tool": "fx__look", "needs": ["ask"]}]
+    steps[1]["arguments"] = {"text": "a"}
+    script = {("a", 1): call("plan", {"steps": steps}), ("a", 2): "done", ("b", 1): "seen"}
+    team = card("a", tools=("fx__*",), agents=("b",), plan="always"), card("b")
+    assert Stage(tmp_path, script, *team, traced=True).run().status == "finished"
+    child = agent("b", chat("b"))
+    made = ["a", "plan a", chat("a")]
+    steps = tool("a", "agents__b", child), tool("a", "fx__look")
+    assert receiver.tree() == [run_of("a", chat("a"), *steps, tool("a", "plan"), made)]
+
+
 def test_calls_that_run_at_once_keep_their_own_branches(tmp_path: Path, receiver: Receiver) -> None:
     script = {("a", 1): [ask, look, call("agents__b", {"task": "other"})], ("a", 2): "done", ("b", 1): look}
     script[("b", 2)] = "done"

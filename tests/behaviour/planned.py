@@ -1,0 +1,84 @@
+"""A run with plans, as functions that a new process can start.
+
+boss: figures > chart and text at once > file > mail; `file` fails, so what is left is planned again: other > end
+worker, for `chart`: look > ask, which is a helper's
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from orchestrator import Options, Orchestrator
+from orchestrator.models.base import ModelRequest
+from orchestrator.testing import CrashPoint, NullTracer, ScriptedModel, SqliteJournal, call
+from tests.support.runs import card, cards, settings
+
+
+def agent(id: str, *needs: str, name: str = "worker", task: str = "", **more: Any) -> dict[str, Any]:
+    return {"id": id, "agent": name, "task": task or f"do {id}", "needs": list(needs), **more}
+
+
+def tool(id: str, *needs: str, name: str = "fx__look", text: str = "", **more: Any) -> dict[str, Any]:
+    return {"id": id, "tool": name, "arguments": {"text": text or id}, "needs": list(needs), **more}
+
+
+def plan(*steps: dict[str, Any]) -> Any:
+    return call("plan", {"steps": list(steps)})
+
+
+FIRST = plan(
+    tool("figures"),
+    agent("chart", "figures"),
+    tool("text", "figures", name="fx__put"),
+    tool("file", "chart", "text", name="fx__fail"),
+    tool("mail", "file", name="fx__pay"),
+)
+AGAIN = plan(tool("other", "chart", name="fx__pay"), tool("end", "other"))
+TEAM = cards(
+    card("boss", tools=("fx__*",), agents=("worker",)),
+    card("worker", tools=("fx__*",), agents=("helper",)),
+    card("helper", tools=("fx__*",)),
+)
+
+
+def script(request: ModelRequest) -> Any:
+    match request.agent, request.turn:
+        case "boss", 1:
+            return FIRST
+        case "boss", 2:
+            return AGAIN
+        case "worker", 1:
+            return plan(tool("look"), agent("ask", "look", name="helper"))
+        case _:
+            return f"{request.agent} is done"
+
+
+async def _sit(folder: Path, run_id: str | None, after: int | None) -> None:
+    def play(request: ModelRequest) -> Any:
+        with (folder / "requests.jsonl").open("a") as file:
+            file.write(json.dumps({"agent": request.agent, "turn": request.turn, "body": request.body.decode()}) + "\n")
+        return script(request)
+
+    journal = SqliteJournal(folder / "journal.sqlite")
+    options = Options(
+        settings=settings(folder / "ledger"),
+        cards=TEAM,
+        model=ScriptedModel(play),
+        home=folder,
+        journal=journal if after is None else CrashPoint(journal, after=after),
+        tracer=NullTracer(),
+    )
+    async with Orchestrator(options, agent="boss") as orchestrator:
+        if run_id is None:
+            result = await orchestrator.run("the job")
+        else:
+            result = await orchestrator.resume(run_id)
+    await journal.aclose()
+    (folder / "result.json").write_text(result.model_dump_json())
+
+
+def sit(folder: Path, run_id: str | None = None, after: int | None = None) -> None:
+    """One sitting, to be run in a process of its own; with `after` it dies after so many events."""
+    anyio.run(_sit, folder, run_id, after)
