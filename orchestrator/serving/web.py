@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from socket import socket
 
 import anyio
 import uvicorn
@@ -12,7 +13,19 @@ from orchestrator.tasks import background
 
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves signals to the command."""
+    """Leaves signals to the command, and says when it listens, on which port."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = anyio.Event()
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @property
+    def port(self) -> int:
+        return self.servers[0].sockets[0].getsockname()[1]
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -26,7 +39,8 @@ async def serve_http(serving: Serving, settings: ServeSettings, stop: anyio.Even
     server = _Uvicorn(config)
     async with background() as group:
         group.start_soon(server.serve)
-        say(f"MCP at http://{settings.host}:{settings.port}/mcp")
+        await server.listening.wait()
+        say(f"MCP at http://{settings.host}:{server.port}/mcp")
         await stop.wait()
         await serving.drain()
         server.should_exit = True
