@@ -367,6 +367,26 @@ class OutputChecked(Event):
     text: str
 
 
+class ReviewAsked(Event):
+    """A reviewer is called with the final answer, as any agent is; the call is one of the turn."""
+
+    type: Literal["review.asked"] = "review.asked"
+    call: str
+    tool: str
+    arguments: dict[str, Any]
+
+
+class AnswerReviewed(Event):
+    """The verdict on a final answer, `by` the rules or by a reviewer. `text` is what the model is told of one that is
+    not accepted, or why it goes out without a verdict.
+    """
+
+    type: Literal["answer.reviewed"] = "answer.reviewed"
+    accepted: bool
+    by: str
+    text: str = ""
+
+
 class LimitReached(Event):
     type: Literal["limit.reached"] = "limit.reached"
     limit: StopReason
@@ -418,6 +438,8 @@ JournalEvent = (
     | ApprovalDecided
     | HookApplied
     | OutputChecked
+    | ReviewAsked
+    | AnswerReviewed
     | LimitReached
     | RunParked
     | RunFinished

@@ -123,7 +123,8 @@ class AgentCard(BaseModel):
 
     `model` are specs in order of preference, empty for the default. `tools` and `approve` are globs over
     `server__tool`: `tools` None means all tools of the configured servers (none where `agents` are given), empty means
-    none. `agents` are names of other cards (globs allowed). `input` and `output` are JSON Schemas. `limits` are the
+    none. `agents` are names of other cards (globs allowed). `review` names the one that judges its
+    answers. `input` and `output` are JSON Schemas. `limits` are the
     agent's own, inside those of its run.
     """
 
@@ -142,6 +143,7 @@ class AgentCard(BaseModel):
     role: Text | None = None
     approve: Names = ()
     plan: PlanMode = "auto"
+    review: Text | None = None
     limits: Limits = Limits()
     temperature: Annotated[Number, Field(le=2)] | None = None
     input: Schema | None = None
@@ -157,6 +159,14 @@ class AgentCard(BaseModel):
     def problem(self, message: str, key: str, value: str = "") -> Problem:
         """A problem with `value` of `key`, with this card's file and line."""
         return Problem(message, self.file, self.place(key, value).line)
+
+
+VERDICT: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"accept": {"type": "boolean"}, "reasons": {"type": "string", "description": "What must be mended"}},
+    "required": ["accept"],
+}
+"""The `output` of a reviewer whose card says none."""
 
 
 def tool_name(name: str) -> str:

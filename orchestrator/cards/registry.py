@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from orchestrator.cards.card import AgentCard, Source, tool_name
+from orchestrator.cards.card import VERDICT, AgentCard, Source, tool_name
 from orchestrator.cards.reader import CardFile, read_card
 from orchestrator.cards.tools import Known, check_tools
 from orchestrator.config.names import did_you_mean, listed
@@ -37,6 +37,8 @@ class Cards:
         self._files: dict[Path, CardFile] = {file.file: file for file in chosen}
         for file in chosen:
             self._files[file.file] = replace(file, errors=(*file.errors, *self._unknown_agents(file)))
+        for card in [file.card for file in chosen if file.card is not None and file.card.review]:
+            self._judges(self._file(card.review or ""))
         findings = self.validate()
         self.errors: Mapping[Path, ConfigurationError] = findings.errors
         self.warnings: Sequence[Problem] = findings.warnings
@@ -70,6 +72,11 @@ class Cards:
     def agents_of(self, card: AgentCard) -> list[AgentCard]:
         """The cards that are right among those that `card` may call, in the order it names them."""
         return self._right(self._callable(card))
+
+    def reviewer_of(self, card: AgentCard) -> AgentCard | None:
+        """The card that judges the answers of `card`, if it is right."""
+        file = self._file(card.review) if card.review else None
+        return next(iter(self._right([file])), None) if file is not None else None
 
     def reachable(self, name: str) -> list[AgentCard]:
         """The card of this name and all that it can call, directly or not; the card itself first.
@@ -127,7 +134,9 @@ class Cards:
         waiting = list(found.values())
         while waiting:
             card = waiting.pop(0).card
-            for file in self._callable(card) if card is not None else ():
+            reviewer = self._file(card.review) if card is not None and card.review else None
+            called = self._callable(card) if card is not None else []
+            for file in [*called, *([reviewer] if reviewer is not None else [])]:
                 if file.file not in found:
                     found[file.file] = file
                     waiting.append(file)
@@ -138,11 +147,18 @@ class Cards:
             return []
         known = [other.name for other in self._files.values() if other.file != file.file]
         there = f" There are {listed(known)}." if known else " There are no others."
+        missing = [("agents", name) for name in card.agents if name != "*" and not self._named(name, card)]
+        missing += [("review", card.review)] if card.review and self._file(card.review) is None else []
         return [
-            card.problem(f"agents: there is no agent `{name}`.{did_you_mean(name, known) or there}", "agents", name)
-            for name in card.agents
-            if name != "*" and not self._named(name, card)
+            card.problem(f"{key}: there is no agent `{name}`.{did_you_mean(name, known) or there}", key, name)
+            for key, name in missing
         ]
+
+    def _judges(self, file: CardFile | None) -> None:
+        """A reviewer's answer is a verdict, in its own form or in ours."""
+        if file is not None and file.card is not None and file.card.output is None:
+            card = file.card.model_copy(update={"output": VERDICT})
+            self._files[file.file] = replace(self._files[file.file], card=card)
 
 
 def load_cards(folders: Sequence[tuple[Path, Source]]) -> Cards:

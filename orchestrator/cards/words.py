@@ -14,6 +14,7 @@ KEYS = (
     "role",
     "approve",
     "plan",
+    "review",
     "limits",
     "temperature",
     "input",

@@ -124,7 +124,7 @@ class Acting:
             return None
         if call.phase == "approved":
             wish = self._checked(call)
-        elif call.step is not None:
+        elif call.step is not None or call.review:
             wish = await self._hooked(call, self._wish(call.call.name, self._written(call)))
         elif self._cut_off(call):
             wish = Refused(error="invalid_arguments", observation=results.failure(call.call.name, words.CUT_OFF))
@@ -176,6 +176,9 @@ class Acting:
 
     def _offer(self, name: str) -> Offer | None:
         """What is offered under a name; a built-in tool is understood by its full name as well."""
+        reviewer = self._agent.offered.reviewer
+        if reviewer is not None and name == reviewer.name:
+            return reviewer
         return self._agent.offers.get(name) or self._agent.offers.get(name.removeprefix(f"{BUILTIN}__"))
 
     def _absent(self, name: str) -> Refused:

@@ -3,9 +3,20 @@
 import json
 from typing import Literal
 
-from orchestrator.events import HookApplied, LimitReached, OutputChecked, RunFailed, RunFinished, StopReason
+from orchestrator.events import (
+    AnswerReviewed,
+    HookApplied,
+    LimitReached,
+    OutputChecked,
+    ReviewAsked,
+    RunFailed,
+    RunFinished,
+    StopReason,
+)
+from orchestrator.runtime import reviewing
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
+from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.runstate import Finish
 from orchestrator.runtime.tree import Tree
@@ -16,14 +27,15 @@ from orchestrator.tools.arguments import InvalidArguments
 class Ending:
     """Judges one run's transitions and ends it."""
 
-    def __init__(self, tree: Tree, agent: Agent, recorder: Recorder) -> None:
+    def __init__(self, tree: Tree, agent: Agent, recorder: Recorder, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._tree = tree
         self._agent = agent
         self._recorder = recorder
 
     async def finish(self, step: Finish) -> None:
         """Ends the run, unless a hook sends the answer back or puts another in its place."""
-        if step.status == "finished" and not self._conforms(step.answer):
+        if step.status == "finished" and not (self._conforms(step.answer) and self._passes()):
             return
         if step.status == "finished" and await self.hooked("finishing", self._recorder.state.answer or step.answer):
             return
@@ -49,6 +61,38 @@ class Ending:
         text = json.dumps(found, ensure_ascii=False)
         self._recorder.note(self._recorder.make(OutputChecked, valid=True, text=text))
         return True
+
+    def _passes(self) -> bool:
+        """Whether the answer may go out: rules first, then the reviewer that the card names. What can be mended within
+        the budget is sent back, some times; a review that fails holds nothing up.
+        """
+        state, reviewer = self._recorder.state, self._agent.offered.reviewer
+        answer = state.answer or ""
+        if state.reviewed:
+            return True
+        if state.review is not None:
+            accepted, text = reviewing.verdict(state.review)
+            return self._judged(accepted or not self._may_mend(), text, state.review.call.name)
+        if not self._may_mend():
+            return True
+        if problem := reviewing.broken(state, answer):
+            return self._judged(False, problem, "rules")
+        if reviewer is None:
+            return True
+        call, arguments = f"t{state.turn}.review", reviewing.question(state, answer)
+        self._recorder.note(self._recorder.make(ReviewAsked, call=call, tool=reviewer.name, arguments=arguments))
+        return False
+
+    def _may_mend(self) -> bool:
+        state = self._recorder.state
+        steps = state.run.limits.steps
+        left = self._ledger.exhausted() is None and self._ledger.remaining > 0
+        return state.reviews < reviewing.SENT_BACK and left and (steps is None or state.turn < steps)
+
+    def _judged(self, accepted: bool, text: str, by: str) -> bool:
+        told = text if accepted else reviewing.sent_back(text)
+        self._recorder.note(self._recorder.make(AnswerReviewed, accepted=accepted, by=by, text=told))
+        return accepted
 
     async def hooked(self, kind: Literal["thinking", "finishing"], answer: str = "") -> bool:
         """Shows a transition to the hooks; True when one of them turned the run another way."""

@@ -61,7 +61,7 @@ class Loop:
         self._ledger = ledger
         self._prompt = Prompt(agent.model.codec, agent.system, agent.specs)
         self._asking = Asking(tree, recorder, ledger)
-        self._ending = Ending(tree, agent, recorder)
+        self._ending = Ending(tree, agent, recorder, ledger)
         self._acting = Acting(tree, agent, recorder, ledger, self._asking)
 
     @property

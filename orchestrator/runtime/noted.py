@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from orchestrator.events import (
+    AnswerReviewed,
     ApprovalAsked,
     ApprovalDecided,
     HookApplied,
@@ -33,6 +34,8 @@ def noted(event: JournalEvent) -> Note | None:
             return "plan.made", {"call": event.call, "revision": event.revision, "steps": steps}
         case ToolResult(error=error) if error == FAILED:
             return "plan.failed", {"call": event.call}
+        case AnswerReviewed():
+            return "answer.reviewed", {"by": event.by, "accepted": event.accepted}
         case ToolRetried():
             return "tool.retried", {"call": event.call, "tool": event.tool, "attempt": event.attempt}
         case ToolInDoubt():

@@ -42,6 +42,10 @@ class Offered:
         return self._kit.offers
 
     @property
+    def reviewer(self) -> Offer | None:
+        return self._kit.reviewer
+
+    @property
     def catalogue(self) -> Catalogue:
         return self._kit.catalogue
 

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from orchestrator.events import (
+    AnswerReviewed,
     ApprovalAsked,
     ApprovalDecided,
     HookApplied,
@@ -19,6 +20,7 @@ from orchestrator.events import (
     OutputChecked,
     PlanMade,
     Question,
+    ReviewAsked,
     RunForked,
     RunParked,
     RunResumed,
@@ -169,6 +171,10 @@ class _Reader:
                 self._tool(event, self.calls[event.call])
             case PlanMade():
                 self._plan(event)
+            case ReviewAsked():
+                review = ReplayedCall(call=event.call, tool=event.tool, arguments=event.arguments)
+                self.turns[-1].calls.append(review)
+                self.calls[event.call] = review
             case _:
                 if text := _told(event):
                     self.notes.append(ReplayedNote(at=event.at, before=len(self.turns) + 1, text=text))
@@ -252,6 +258,10 @@ def _told(event: JournalEvent) -> str:
             return f"hook {event.hook} at {event.moment}: {event.decision} {event.text}".rstrip()
         case OutputChecked(valid=False):
             return f"the answer is sent back: {event.text}"
+        case AnswerReviewed(accepted=True):
+            return f"the answer is accepted by {event.by.removeprefix('agents__')}. {event.text}".rstrip()
+        case AnswerReviewed():
+            return f"{event.by.removeprefix('agents__')}: {event.text}"
         case RunParked():
             return "parked: " + ("waits for approval" if event.reason == "approval" else "interrupted")
         case RunResumed():

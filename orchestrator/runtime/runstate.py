@@ -31,7 +31,7 @@ class CallState(NamedTuple):
     was sent, and its server asked a person for more.
 
     `planned`: it is the `step` of a plan that waits for others, or the call of `plan` while its steps (`plan`) are
-    carried out. `short` says what a good result lacks.
+    carried out. `short` says what a good result lacks. `review`: it asks for a verdict on the final answer.
     """
 
     call: ToolCall
@@ -54,6 +54,7 @@ class CallState(NamedTuple):
     plan: tuple[PlanStep, ...] = ()
     reused: tuple[str, ...] = ()
     began: float = 0.0
+    review: bool = False
 
     @property
     def is_error(self) -> bool:
@@ -84,7 +85,8 @@ class RunState(NamedTuple):
     called in the configuration, empty for the one that the run began with. `checked`: the answer is what the card's
     `output` asks for; `sent_back`: an earlier one was not. `cut` are the pieces of an answer that is not whole
     yet: each ended at its output limit. `ready`: a weak model is done, and its answer is asked for.
-    `plans` is how many were made; `planning`: the turn can only make one.
+    `plans` is how many were made; `planning`: the turn can only make one. `review` is what the reviewer said to the
+    answer, `reviewed`: it is judged; `reviews` is how many were sent back.
 
     A named tuple and not a dataclass, because the fold makes a new one for every event: `_replace` takes a tenth of
     the time that `dataclasses.replace` does.
@@ -118,6 +120,9 @@ class RunState(NamedTuple):
     decided: tuple[tuple[str, str], ...] = ()
     checked: bool = False
     sent_back: bool = False
+    review: CallState | None = None
+    reviewed: bool = False
+    reviews: int = 0
     stop: LimitReached | None = None
     closed: bool = False
     parked: RunParked | None = None

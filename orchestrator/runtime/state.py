@@ -13,6 +13,7 @@ from functools import reduce
 from typing import Any, assert_never
 
 from orchestrator.events import (
+    AnswerReviewed,
     ApprovalAsked,
     ApprovalDecided,
     HookApplied,
@@ -25,6 +26,7 @@ from orchestrator.events import (
     ModelResult,
     OutputChecked,
     PlanMade,
+    ReviewAsked,
     RunCancelled,
     RunFailed,
     RunFinished,
@@ -161,6 +163,14 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
             return _apply_hook(state, event)
         case OutputChecked(valid=True):
             return state._replace(answer=event.text, checked=True)
+        case ReviewAsked():
+            asked = ToolCall(id=event.call, name=event.tool, arguments=json.dumps(event.arguments, ensure_ascii=False))
+            return state._replace(name="ACTING", calls=(CallState(call=asked, review=True),))
+        case AnswerReviewed(accepted=True):
+            return state._replace(reviewed=True, review=None)
+        case AnswerReviewed():
+            messages = (*state.messages, UserMessage(text=event.text))
+            return state._replace(messages=messages, answer=None, review=None, reviews=state.reviews + 1)
         case OutputChecked():
             messages = (*state.messages, UserMessage(text=event.text))
             return state._replace(messages=messages, answer=None, sent_back=True)
@@ -246,6 +256,7 @@ def _replied(state: RunState, event: ModelResult) -> RunState:
         failures=0,
         failure=None,
         checked=False,
+        reviewed=False,
         own=state.own + event.usage,
         own_cost=state.own_cost + event.cost,
         finish=event.finish,
@@ -269,7 +280,7 @@ def _replied(state: RunState, event: ModelResult) -> RunState:
     state = state._replace(steps=(*state.steps, step), cut=())
     if event.final:
         return state._replace(ready=True)
-    apart, state = state.ready, state._replace(ready=False)
+    state = state._replace(ready=False)
     if not message.text.strip():
         # The empty reply stays in: many servers refuse two user messages in a row.
         problem = event.problem or (CUT_OFF if event.finish == "length" else EMPTY_REPLY)
@@ -412,6 +423,8 @@ def _answered(state: RunState) -> RunState:
         return state
     *earlier, message = state.messages
     assert isinstance(message, AssistantMessage), "calls belong to the model's newest reply"
+    if state.calls[0].review:
+        return state._replace(name="OBSERVING", calls=(), review=state.calls[0])
     asked = [call for call in state.calls if call.step is None]
     calls = tuple(map(_as_sent, asked))
     answers = [

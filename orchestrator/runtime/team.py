@@ -26,15 +26,16 @@ Plan = PlanMode | Literal["led"]
 class Kit:
     """What an agent has: what it may call, what of that its model is shown at first, and its system prompt.
 
-    `agents`, `most` and `weak` are what it was asked for with. `plan` is whether and how it plans. `output` is what its
-    final answer must be. `catalogue` holds the tools of servers, which are shown in groups when there are many. Bodies
-    are by digest.
+    `agents`, `most` and `weak` are what it was asked for with. `plan` is whether and how it plans; `reviewer` judges
+    its answers. `output` is what its final answer must be. `catalogue` holds the tools of servers, which are shown in
+    groups when there are many. Bodies are by digest.
     """
 
     agents: bool
     most: int | None
     weak: bool
     plan: Plan
+    reviewer: Offer | None
     offers: Mapping[str, Offer]
     specs: Sequence[ToolSpec]
     catalogue: Catalogue
@@ -64,7 +65,8 @@ class Team:
         """
         servers = self.servers_of(card)
         called = self._agents_of(card) if agents else []
-        await self.toolset.ready([*([AGENTS] if called else []), BUILTIN, *servers])
+        theirs = called or (agents and card.review)
+        await self.toolset.ready([*([AGENTS] if theirs else []), BUILTIN, *servers])
         return self.latest(card, agents=agents, most=most, weak=weak)
 
     def latest(self, card: AgentCard, *, agents: bool, most: int | None = None, weak: bool = False) -> Kit:
@@ -94,6 +96,7 @@ class Team:
         many = 0 < min(self._most, most or self._most) < len(chosen)
         theirs = [there[each.name] for each in chosen]
         team = [by_tool[each.tool_name] for each in called]
+        judge = self.cards.reviewer_of(card)
         plan = _planning(card, team, theirs, weak=weak)
         always = [*team, *self._own(team, theirs, plan, many=many)]
         catalogue = Catalogue(theirs)
@@ -109,6 +112,7 @@ class Team:
             most=most,
             weak=weak,
             plan=plan,
+            reviewer=by_tool.get(judge.tool_name) if agents and judge is not None else None,
             offers={offer.name: offer for offer in (*always, *theirs)},
             specs=specs,
             catalogue=catalogue,

@@ -2,6 +2,7 @@
 
 boss: figures > chart and text at once > file > mail; `file` fails, so what is left is planned again: other > end
 worker, for `chart`: look > ask, which is a helper's
+judge: sends the boss's first answer back, and accepts the second
 """
 
 import json
@@ -37,9 +38,10 @@ FIRST = plan(
 )
 AGAIN = plan(tool("other", "chart", name="fx__pay"), tool("end", "other"))
 TEAM = cards(
-    card("boss", tools=("fx__*",), agents=("worker",)),
+    card("boss", tools=("fx__*",), agents=("worker",), review="judge"),
     card("worker", tools=("fx__*",), agents=("helper",)),
     card("helper", tools=("fx__*",)),
+    card("judge"),
 )
 
 
@@ -51,6 +53,10 @@ def script(request: ModelRequest) -> Any:
             return AGAIN
         case "worker", 1:
             return plan(tool("look"), agent("ask", "look", name="helper"))
+        case "boss", 4:
+            return "boss is really done"
+        case "judge", _:
+            return json.dumps({"accept": "really" in request.messages[1].text, "reasons": "is it?"})
         case _:
             return f"{request.agent} is done"
 

@@ -328,7 +328,7 @@ class TestAsCalls:
         assert (result.usage.model_calls, result.status) == (4, "stopped")
 
 
-EVENTS = 43
+EVENTS = 63
 """How many events the whole run of `planned.py` has; the first test says so if it changes."""
 
 
@@ -355,14 +355,14 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[str, int, s
 
 
 @pytest.mark.xdist_group("planned")
-@pytest.mark.requirement("A1", "H1")
+@pytest.mark.requirement("A1", "A7", "H1")
 @pytest.mark.parametrize("event", range(1, EVENTS))
-def test_a_plan_survives_a_kill_at_any_event(tmp_path: Path, reference: Any, event: int) -> None:
+def test_a_plan_and_a_review_survive_a_kill_at_any_event(tmp_path: Path, reference: Any, event: int) -> None:
     assert in_new_process(sit, tmp_path, None, event) == -signal.SIGKILL
     root = min(tree_of(tmp_path), key=len)
     assert in_new_process(sit, tmp_path, root) == 0
     result = json.loads((tmp_path / "result.json").read_text())
-    assert (result["status"], result["answer"]) == ("finished", "boss is done")
+    assert (result["status"], result["answer"]) == ("finished", "boss is really done")
     doubts = [item for run in tree_of(tmp_path).values() for item in run if item.type == "tool.in_doubt"]
     tools = [line["tool"] for line in ledger_lines(tmp_path / "ledger")]
     assert tools.count("pay") == (0 if doubts else 1), "nothing that writes is done twice"

@@ -111,8 +111,10 @@ async def everything(folder: Path) -> list[RunResult]:
     results.append(await runs.run(work, card("chief", agents=("helper",)), helper))
     steps = [{"id": "a", "tool": "fx__look", "arguments": {"text": "a"}}, {"id": "b", "tool": "fx__fail"}]
     steps[1] |= {"arguments": {"text": "b"}, "needs": ["a"]}
-    work = script(planner=[call("plan", {"steps": steps}), "done"])
-    results.append(await runs.run(work, card("planner", tools=("fx__*",), plan="always")))
+    work = script(planner=[call("plan", {"steps": steps}), "done"], judge=['{"accept": true}'])
+    results.append(
+        await runs.run(work, card("planner", tools=("fx__*",), plan="always", review="judge"), card("judge"))
+    )
     return results
 
 

@@ -1,0 +1,155 @@
+"""E1, B5: a weak model's team. It splits the job once, code runs the specialists, and the answer is made of results."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from orchestrator.cards import AgentCard
+from orchestrator.models.base import Mode
+from tests.behaviour.stage import allow
+from tests.behaviour.test_modes import Served, in_words, requests
+from tests.support.model_server import ModelServer, model_server
+from tests.support.runs import card
+
+pytestmark = pytest.mark.requirement("E1")
+
+JOB = "Look up order 17, then pay what it costs to Ada."
+STORE = card("store", tools=("fx__look",), description="Knows orders.")
+BANK = card("bank", tools=("fx__pay",), description="Pays.")
+BOSS = card("boss", agents=("store", "bank"))
+DONE = json.dumps({"action": "final"})
+
+
+def answer(text: str) -> str:
+    return json.dumps({"working": "w", "answer": text})
+
+
+def said(body: Mapping[str, Any]) -> tuple[str, str]:
+    return body["messages"][0]["content"], body["messages"][-1]["content"]
+
+
+def allowed(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The actions that the schema of a reply allows; none where only an answer is asked for."""
+    return body["response_format"]["json_schema"]["schema"].get("anyOf", [])
+
+
+def team(split: str) -> Callable[[Mapping[str, Any]], str]:
+    """The boss splits the job so; a specialist makes one call and answers with what came of it."""
+
+    def reply(body: Mapping[str, Any]) -> str:
+        system, last = said(body)
+        if system.startswith("You are boss"):
+            return answer("Order 17 is paid.") if "Facts:" in last else split
+        if not allowed(body):
+            return answer("It is done.")
+        if "Result of" in last:
+            return DONE
+        tool, text = ("fx__look", "order 17") if system.startswith("You are store") else ("fx__pay", "Ada")
+        return in_words("json", tool, text=text)
+
+    return reply
+
+
+@contextmanager
+def served(
+    folder: Path, reply: Callable[[Mapping[str, Any]], str], *cards: AgentCard, mode: Mode = "json", **settings: Any
+) -> Iterator[tuple[Served, ModelServer]]:
+    with model_server(lambda body: {"text": reply(body)}) as server:
+        stage = Served(folder, {}, *cards, **settings)
+        stage.url, stage.mode, stage.weak = server.url, mode, True
+        yield stage, server
+
+
+SPLIT = in_words("json", "plan", store="Look up order 17.", bank="Pay Ada what order 17 costs.")
+
+
+def test_a_team_is_run_in_order_each_with_what_was_found_so_far(tmp_path: Path) -> None:
+    with served(tmp_path, team(SPLIT), BOSS, STORE, BANK) as (stage, server):
+        result = stage.run(JOB)
+        assert (result.status, result.answer) == ("finished", "Order 17 is paid.")
+        assert stage.effects == {"look": 1, "pay": 1}
+        first, last = server.seen[0], server.seen[-1]
+        [only] = allowed(first)
+        assert only["properties"]["action"] == {"const": "plan"}
+        assert list(only["properties"]["arguments"]["properties"]) == ["store", "bank"]
+        system, job = said(first)
+        assert job == f"Job: {JOB}"
+        assert "Knows orders." in system
+        assert "final" not in system
+        tasks = [body["messages"][1]["content"] for body in server.seen if not said(body)[0].startswith("You are boss")]
+        assert tasks[0].startswith("Look up order 17.\n\nContext:\nThe whole job, of which this is a part: Look up")
+        paying = next(task for task in tasks if task.startswith("Pay Ada"))
+        assert "[store] It is done." in paying
+        assert said(last)[1] == (
+            'Facts:\n- agents__store {"task": "Look up order 17."}: It is done.\n'
+            '- agents__bank {"task": "Pay Ada what order 17 costs."}: It is done.\n'
+            f"Question: {JOB}"
+        )
+        assert result.own_usage.model_calls == 2
+        of_boss = [body for body in server.seen if said(body)[0].startswith("You are boss")]
+        assert anyio.run(lambda: requests(stage, result.run_id, "json", weak=True)) == of_boss
+
+
+PARTS = {
+    "one of them": (in_words("json", "plan", store="Look up order 17.", bank=""), ["Look up order 17."]),
+    "a number from nowhere": (in_words("json", "plan", store="Look up order 4711.", bank=""), [JOB]),
+    "nobody": (in_words("json", "plan", store="", bank=" "), [JOB, JOB]),
+    "no split": ("I am sorry, Dave.", [JOB, JOB]),
+    "a stranger": (in_words("json", "plan", ghost="Boo", store="Look up order 17."), ["Look up order 17."]),
+    "cut off": ('{"action": "plan", "arguments": {"store": "Look up', ["Look up"]),
+}
+
+
+@pytest.mark.parametrize(("split", "tasks"), PARTS.values(), ids=PARTS)
+def test_who_is_given_what(tmp_path: Path, split: str, tasks: list[str]) -> None:
+    with served(tmp_path, team(split), BOSS, STORE, BANK) as (stage, _):
+        result = stage.run(JOB)
+        assert result.status == "finished"
+        steps = [action for action in result.steps[0].actions if action.run_id]
+        assert [dict(action.arguments)["task"] for action in steps] == tasks
+
+
+def test_a_specialist_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:
+    def reply(body: Mapping[str, Any]) -> str:
+        return "" if said(body)[0].startswith("You are store") else team(SPLIT)(body)
+
+    with served(tmp_path, reply, BOSS, STORE, BANK) as (stage, server):
+        result = stage.run(JOB)
+        assert (result.status, stage.effects) == ("finished", {"pay": 1})
+        assert "store was stopped" in said(server.seen[-1])[1]
+
+
+def test_it_parks_and_goes_on(tmp_path: Path) -> None:
+    with served(tmp_path, team(SPLIT), BOSS, STORE, BANK, policy=allow("fx__look")) as (stage, server):
+        parked = stage.run(JOB)
+        assert [each.call for each in parked.approvals] == ["t1.1.s2/t1.1"]
+        stage.decide(parked.run_id)
+        result = stage.resume(parked.run_id)
+        assert (result.answer, stage.effects) == ("Order 17 is paid.", {"look": 1, "pay": 1})
+        assert sum(bool(allowed(body)) and said(body)[1].startswith("Job") for body in server.seen) == 1
+
+
+def test_a_model_without_schemas_splits_the_job_as_text(tmp_path: Path) -> None:
+    def reply(body: Mapping[str, Any]) -> str:
+        system, last = said(body)
+        if system.startswith("You are boss"):
+            parts = {"store": "Look up order 17.", "bank": ""}
+            return "Final Answer: done" if "Facts:" in last else in_words("react", "plan", **parts)
+        return "Thought: t\nFinal Answer: It is done."
+
+    with served(tmp_path, reply, BOSS, STORE, BANK, mode="react") as (stage, _):
+        result = stage.run(JOB)
+        assert (result.status, result.answer) == ("finished", "done")
+        assert [action.tool for action in result.steps[0].actions] == ["plan", "agents__store"]
+
+
+def test_a_supervisor_with_tools_of_its_own_leads_by_itself(tmp_path: Path) -> None:
+    boss = card("boss", agents=("store",), tools=("fx__look",))
+    with served(tmp_path, lambda body: answer("none") if not allowed(body) else DONE, boss, STORE) as (stage, server):
+        assert stage.run(JOB).status == "finished"
+        assert "plan" not in said(server.seen[0])[0]
