@@ -25,7 +25,7 @@ REQUIREMENTS = (
     Requirement("A4", "run", "Breakers end a run that keeps failing or makes no progress."),
     Requirement("A5", "run", "A failing tool is an observation; every call gets exactly one answer."),
     Requirement("A6", "run", "Many runs share one orchestrator and see nothing of each other."),
-    Requirement("A7", "run", "Planning, preview and review plug into the loop as nodes.", pending=True),
+    Requirement("A7", "run", "Planning, preview and review plug into the loop as nodes."),
     Requirement("A8", "run", "Independent calls of a turn run at once, bounded, and answer in call order."),
     Requirement("A9", "run", "A call has a time limit, and one that passes it is cancelled on its server."),
     Requirement("A10", "run", "A call that only reads starts while the reply is still streaming."),
@@ -55,9 +55,7 @@ REQUIREMENTS = (
     Requirement("D2", "memory", "Old turns are summarised before the window is full.", pending=True),
     Requirement("D3", "memory", "A run of 200 steps stays bounded in input and flat in time.", pending=True),
     Requirement("D4", "memory", "Notes outlive a run where that was asked for."),
-    Requirement(
-        "E1", "teams", "A plan is data, runs in parallel where it can, and is thought over again.", pending=True
-    ),
+    Requirement("E1", "teams", "A plan is data, runs in parallel where it can, and is thought over again."),
     Requirement("E2", "teams", "A supervisor calls specialists as tools, in parallel and nested."),
     Requirement("E3", "teams", "Agents are served to other hosts over MCP.", pending=True),
     Requirement("E4", "teams", "An approval raised at any depth is asked once, at the top.", pending=True),
