@@ -83,14 +83,16 @@ async def _answer(caller: Caller, arguments: Mapping[str, Any]) -> str | CallToo
 
 def _of_parts(caller: Caller, state: RunState, parts: Mapping[str, Any]) -> list[PlanStep]:
     """The specialists that have a part, one after the other in their order. A part with a number that the job does not
-    say is not passed on: the specialist gets the job as it is, as all do when the job was not split."""
+    say, or with nothing but the specialist's name, is not passed on: the specialist gets the job as it is, as all do
+    when the job was not split."""
     agents = {offer.tool.name: offer for offer in caller.offers.values() if offer.effect == "agent"}
-    split = {name: str(part).strip() for name, part in parts.items() if str(part).strip()}
+    split = {name: part for name, each in parts.items() if (part := str(each).strip())}
     job, steps = state.run.task, list[PlanStep]()
     for name, offer in agents.items():
         if split and name not in split:
             continue
-        task = part if is_told(part := split.get(name, ""), job) and part else job
+        part = split.get(name, "")
+        task = part if part.replace(name, "").strip() and is_told(part, job) else job
         steps.append(PlanStep(id=name, tool=offer.name, arguments={"task": task}, needs=tuple(s.id for s in steps)))
     return steps
 

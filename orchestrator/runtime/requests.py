@@ -75,11 +75,16 @@ class Closed(Collection[str]):
 
 def facts(state: RunState) -> str:
     """What a weak model answers from: the task, every good result, and what was wrong with its last answer, if any."""
-    good = [action for step in state.steps for action in step.actions if action.error is None]
-    found = [f"- {a.call.name} {_asked(a)}: {a.observation[:_LONGEST_FACT]}" for a in good if not a.plan]
+    found = results(state)
     again = isinstance(last := state.messages[-1], UserMessage) and len(state.messages) > 1
     parts = [*(["Facts:", *found] if found else []), f"Question: {state.run.task}"]
     return "\n".join([*parts, *([last.text] if again else [])])
+
+
+def results(state: RunState) -> list[str]:
+    """Every good result of a run, each with what was asked for."""
+    good = [action for step in state.steps for action in step.actions if action.error is None]
+    return [f"- {a.call.name} {_asked(a)}: {a.observation[:_LONGEST_FACT]}" for a in good if not a.plan]
 
 
 def _asked(action: CallState) -> str:

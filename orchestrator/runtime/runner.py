@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -17,7 +17,9 @@ from orchestrator.runtime.journal import Journal
 from orchestrator.runtime.ledger import Amount, Ledger
 from orchestrator.runtime.loop import Loop
 from orchestrator.runtime.offered import Offered, specs_of
+from orchestrator.runtime.plans import is_led
 from orchestrator.runtime.recorder import Recorder
+from orchestrator.runtime.requests import results
 from orchestrator.runtime.result import status_of, totals
 from orchestrator.runtime.runstate import RunState
 from orchestrator.runtime.state import fold
@@ -74,7 +76,12 @@ class Runner:
         launch = Launch(run=run, task=task, limits=limits, parent=caller.run, call=caller.call, depth=caller.depth + 1)
         with about(run, tree.trace.trace_id):
             await self._run(tree, card, launch, caller.ledger, caller.roles)
-        return answer_of(card, run, tree.below(run))
+        answer = answer_of(card, run, tree.below(run))
+        said = not answer.is_error and not answer.parked and answer.content is None
+        if said and is_led(tree.states[caller.run]) and (found := results(tree.states[run])):
+            # A weak model's words on a part of a job may hold what it does not know of the rest.
+            return replace(answer, text="\n".join(found))
+        return answer
 
     async def _run(
         self, tree: Tree, card: AgentCard, launch: Launch, outer: Ledger | None, roles: tuple[str, ...]

@@ -84,10 +84,13 @@ def test_a_team_is_run_in_order_each_with_what_was_found_so_far(tmp_path: Path) 
         tasks = [body["messages"][1]["content"] for body in server.seen if not said(body)[0].startswith("You are boss")]
         assert tasks[0].startswith("Look up order 17.\n\nContext:\nThe whole job, of which this is a part: Look up")
         paying = next(task for task in tasks if task.startswith("Pay Ada"))
-        assert "[store] It is done." in paying
+        assert '[store] - fx__look {"text":"order 17"}: look order 17 done' in paying, (
+            "what it found, not its own words"
+        )
         assert said(last)[1] == (
-            'Facts:\n- agents__store {"task": "Look up order 17."}: It is done.\n'
-            '- agents__bank {"task": "Pay Ada what order 17 costs."}: It is done.\n'
+            "Facts:\n"
+            '- agents__store {"task": "Look up order 17."}: - fx__look {"text":"order 17"}: look order 17 done\n'
+            '- agents__bank {"task": "Pay Ada what order 17 costs."}: - fx__pay {"text":"Ada"}: pay Ada done\n'
             f"Question: {JOB}"
         )
         assert result.own_usage.model_calls == 2
@@ -98,6 +101,7 @@ def test_a_team_is_run_in_order_each_with_what_was_found_so_far(tmp_path: Path) 
 PARTS = {
     "one of them": (in_words("json", "plan", store="Look up order 17.", bank=""), ["Look up order 17."]),
     "a number from nowhere": (in_words("json", "plan", store="Look up order 4711.", bank=""), [JOB]),
+    "only its name": (in_words("json", "plan", store="store", bank=""), [JOB]),
     "nobody": (in_words("json", "plan", store="", bank=" "), [JOB, JOB]),
     "no split": ("I am sorry, Dave.", [JOB, JOB]),
     "a stranger": (in_words("json", "plan", ghost="Boo", store="Look up order 17."), ["Look up order 17."]),
