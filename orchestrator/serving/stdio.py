@@ -13,7 +13,14 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import (
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
 
 from orchestrator.config import ServeSettings
 from orchestrator.errors import ConfigurationError
@@ -23,6 +30,9 @@ from orchestrator.tools.stdio import CHUNK, LONGEST_LINE, LineTooLong, lines
 
 logger = logging.getLogger(__name__)
 
+LAST_WORDS = 2.0
+"""Seconds for replies to be written when the server stops."""
+
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
@@ -30,21 +40,45 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 async def serve_stdio(serving: Serving, settings: ServeSettings, stop: anyio.Event) -> None:
     """Serves one client until it closes the pipe, or `stop` is set and what is under way has had its time."""
     del settings
-    server = serving.server()
-    async with _own_pipes() as (incoming, outgoing), background() as group:
+    server, ending, open_requests = serving.server(), anyio.CancelScope(), _Open()
+    async with _own_pipes(open_requests) as (incoming, outgoing), background() as group:
 
         async def until_stopped() -> None:
             await stop.wait()
             await serving.drain()
-            group.cancel_scope.cancel()
+            with anyio.move_on_after(LAST_WORDS):
+                await open_requests.answered.wait()
+            ending.cancel()
 
         group.start_soon(until_stopped)
-        await server.run(incoming, outgoing, server.create_initialization_options())
+        with ending:
+            await server.run(incoming, outgoing, server.create_initialization_options())
         group.cancel_scope.cancel()
 
 
+class _Open:
+    """The requests that have no answer yet, in what was read and written."""
+
+    def __init__(self) -> None:
+        self._ids: set[RequestId] = set()
+        self.answered = anyio.Event()
+        self.answered.set()
+
+    def read(self, message: JSONRPCMessage) -> None:
+        if isinstance(message, JSONRPCRequest):
+            self._ids.add(message.id)
+            if self.answered.is_set():
+                self.answered = anyio.Event()
+
+    def written(self, message: JSONRPCMessage) -> None:
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._ids.discard(message.id)
+            if not self._ids:
+                self.answered.set()
+
+
 @asynccontextmanager
-async def _own_pipes() -> AsyncGenerator[tuple[Incoming, Outgoing]]:
+async def _own_pipes(open_requests: _Open) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
     to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     reader, writer = await _connect()
@@ -53,18 +87,19 @@ async def _own_pipes() -> AsyncGenerator[tuple[Incoming, Outgoing]]:
         async with to_session:
             async for line in lines(reader, LONGEST_LINE):
                 try:
-                    message: SessionMessage | Exception = SessionMessage(
-                        jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    )
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError as error:
-                    message = error  # the session answers it
-                await to_session.send(message)
+                    await to_session.send(error)  # the session deals with it
+                    continue
+                open_requests.read(message)
+                await to_session.send(SessionMessage(message))
 
     async def write() -> None:
         async with from_session:
             async for item in from_session:
                 writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await writer.drain()
+                open_requests.written(item.message)
 
     async with background() as group:
         group.start_soon(_guarded, read)

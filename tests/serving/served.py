@@ -95,6 +95,18 @@ class House:
                 return
         raise AssertionError(f"it does not serve: {self.lines}")
 
+    def raw(self) -> subprocess.Popen[str]:
+        """A server on stdio, without a client."""
+        return subprocess.Popen(
+            [str(COMMAND), "serve", "--stdio", *self.arguments],
+            cwd=self.folder,
+            env=environment(self.folder / "home"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+
     def end(self, number: int = signal.SIGTERM) -> int:
         assert self.process is not None
         self.process.send_signal(number)

@@ -1,5 +1,6 @@
 """Runs that outlive a call: approvals over the wire (E4), long calls, keys; a server that is killed or told to stop."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -268,7 +269,8 @@ def test_the_run_stands_below_the_callers_span(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("E3")
-def test_sigterm_parks_what_runs_and_ends_well(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_parks_what_runs_and_the_server_ends_well(tmp_path: Path, number: int) -> None:
     """The caller gets a reply that says so; the run can be resumed."""
     agents, hang = {"lone": "tools: [fx__hang]"}, {"calls": [call("fx__hang", text="a")]}
     house = House.build(tmp_path, agents, hang, settings="[serve]\ngrace = 0\n")
@@ -286,7 +288,7 @@ def test_sigterm_parks_what_runs_and_ends_well(tmp_path: Path) -> None:
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
                 await rung(pipe)
-                house.process.send_signal(signal.SIGTERM)
+                house.process.send_signal(number)
             return replies[0]
 
     reply = anyio.run(main)
@@ -295,3 +297,35 @@ def test_sigterm_parks_what_runs_and_ends_well(tmp_path: Path) -> None:
     os.close(pipe)
     assert "was interrupted and can go on" in text(reply)
     assert house.statuses == ["parked"]
+
+
+@pytest.mark.requirement("E3")
+@pytest.mark.parametrize("way", ["signal", "end of input"])
+def test_a_server_on_stdio_ends_with_its_host(tmp_path: Path, way: str) -> None:
+    """On a signal the host still gets its reply. Nothing but the protocol is ever on stdout."""
+    agents, hang = {"lone": "tools: [fx__hang]"}, {"calls": [call("fx__hang", text="a")]}
+    house = House.build(tmp_path, agents, hang, settings="[serve]\ngrace = 0\n")
+    pipe = bell(tmp_path)
+    with house.raw() as process:
+        assert process.stdin is not None
+        client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+        params = {"name": "lone", "arguments": TASK}
+        for message in (
+            {"id": 1, "method": "initialize", "params": client},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": params},
+        ):
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        process.stdin.flush()
+        anyio.run(rung, pipe)
+        if way == "signal":
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        out, err = process.communicate(timeout=60)
+    os.close(pipe)
+    messages = [json.loads(line) for line in out.splitlines()]
+    assert (process.returncode, err) == (0, "")
+    assert house.effects == ["hang", "cancelled"]
+    if way == "signal":
+        assert "was interrupted and can go on" in messages[-1]["result"]["content"][0]["text"]
+    assert house.statuses == ["parked" if way == "signal" else "cancelled"]
