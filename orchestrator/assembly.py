@@ -16,12 +16,14 @@ from orchestrator.errors import ConfigurationError
 from orchestrator.events import Limits
 from orchestrator.lifetimes import Models, Servers
 from orchestrator.memory.notes import Notes
+from orchestrator.memory.pins import LONGEST
 from orchestrator.options import Options
 from orchestrator.runtime.builtin import BuiltIn, builtin_server
 from orchestrator.runtime.delegation import agent_server
 from orchestrator.runtime.finding import FIND
 from orchestrator.runtime.forking import Fork
 from orchestrator.runtime.journal import SqliteJournal
+from orchestrator.runtime.pinning import PIN
 from orchestrator.runtime.planning import PLANNING
 from orchestrator.runtime.remembering import notes_tools
 from orchestrator.runtime.retrieving import RETRIEVE
@@ -75,8 +77,11 @@ class Parts:
         if chosen.cost is not None:
             self._priced(card)
         self._known_role(options.role)
+        pins = [" ".join(pin.encode("utf-8", "replace").decode().split()) for pin in options.pins]
+        if wrong := next((pin for pin in pins if not 0 < len(pin) <= LONGEST), None):
+            raise ConfigurationError(f"a pin has 1 to {LONGEST} characters; this one has {len(wrong)}: {wrong[:60]!r}…")
         run, settings = options.run or new_run_id(), self._options.record()
-        launch = Launch(run=run, task=task, limits=chosen, depth=options.depth, settings=settings)
+        launch = Launch(run=run, task=task, limits=chosen, depth=options.depth, settings=settings, pins=pins)
         return card, launch, options
 
     async def forking(self, fork: Fork, options: RunOptions | None) -> tuple[AgentCard, Launch, RunOptions]:
@@ -200,7 +205,7 @@ async def assemble(
         )
         inside = {
             AGENTS: agents,
-            BUILTIN: builtin_server([FIND, RETRIEVE, PLANNING, *_notes(options, settings)]),
+            BUILTIN: builtin_server([FIND, RETRIEVE, PLANNING, PIN, *_notes(options, settings)]),
             **options.servers,
         }
         local = [local_server(name, server) for name, server in inside.items()]
@@ -220,6 +225,7 @@ async def assemble(
                 parallel=settings.tools.parallel,
                 tool_timeout=settings.tools.timeout,
                 result_tokens=settings.tools.result_tokens,
+                window_tokens=settings.memory.window_tokens,
             )
         )
         beats = await stack.enter_async_context(background())

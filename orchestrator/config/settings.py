@@ -49,10 +49,12 @@ class ToolSettings(_Table):
 
 
 class MemorySettings(_Table):
-    """`[memory]`. `notes` lets agents keep notes for later runs of the same user: in this workspace (true, or
-    "project"), or in all of them ("user").
+    """`[memory]`. `window_tokens` are what a request may have, its tools and instructions included; unset, what is
+    known of the model's window, less the output. `notes` lets agents keep notes for later runs of the same user: in
+    this workspace (true, or "project"), or in all of them ("user").
     """
 
+    window_tokens: int | None = Field(default=None, ge=2000)
     notes: bool | Literal["project", "user"] = False
 
 

@@ -60,6 +60,17 @@ def _notice(about: str, id: str, way: str) -> str:
     )
 
 
+def describe(text: str) -> str:
+    """What a text is and how much of it, in a few words."""
+    if text.startswith("[Long result, cut: "):
+        return text.partition(": ")[2].partition(". ")[0]
+    if (value := parsed(text) if len(text) <= PARSED else None) is not None:
+        return f"{describe_json(value)}; {_size(text)}"
+    if (char := separator(text)) is not None:
+        return f"a table of {len(table_rows(text, char)[1]):,} rows; {_size(text)}"
+    return _amount(text)
+
+
 def parsed(text: str) -> Any:
     """The JSON that a text is; None when it is none."""
     if text[:1000].lstrip()[:1] not in ("{", "["):

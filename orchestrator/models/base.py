@@ -35,7 +35,8 @@ class ModelRequest:
     """One request, complete. `body` is what goes over the wire; the rest is for models that are not servers.
 
     `attempt` counts from 1 within a turn. `body` depends on the run's state and on what the endpoint refused before.
-    `shut` are tools that lead nowhere now.
+    `shut` are tools that lead nowhere now. `summary`: the turn's own request is another; this one is for the notes that
+    stand in the place of turns that leave the window.
     """
 
     agent: str
@@ -46,6 +47,7 @@ class ModelRequest:
     body: bytes
     attempt: int = 1
     shut: Collection[str] = ()
+    summary: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,12 +190,20 @@ class Listing(Protocol):
         ...
 
 
+@runtime_checkable
+class Windowed(Protocol):
+    """A model whose window may be known: tokens of input and output together, None where they are not."""
+
+    @property
+    def window(self) -> int | None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
     """What a configuration says about a model. Rate limits come with the models that need them.
 
     `mode` is how it acts at first; its server may turn out not to know that.
-    `prices` says them as they are when it is called; None where they are not known.
+    `prices` says them as they are when it is called; None where they are not known. `window`: its tokens, likewise.
     `parameters` are sent with every request, as they are.
     """
 
@@ -201,6 +211,7 @@ class ModelOptions:
     api_key: str | None = field(default=None, repr=False)
     temperature: float | None = 0.2
     prices: Callable[[], Prices | None] = lambda: None
+    window: int | None = None
     vision: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

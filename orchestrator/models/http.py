@@ -85,6 +85,7 @@ class HttpModel:
         self._name = name
         self._provider = provider
         self._prices = options.prices
+        self.window = options.window
         self._vision = options.vision
         self._codec = codec
         self._api = api

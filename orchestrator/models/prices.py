@@ -7,20 +7,30 @@ one that the list does not know, has no price here. Imported only when such a mo
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.messages import Prices
 
 
-def listed_prices(model: str, base_url: str) -> Callable[[], Prices | None]:
-    """A function that says the price at the time it is called: some change by the hour, some on a date."""
+class Listed(NamedTuple):
+    """What the list knows. `prices` says them at the time it is called: some change by the hour, some on a date.
+
+    `window` is in tokens.
+    """
+
+    prices: Callable[[], Prices | None] = lambda: None
+    window: int | None = None
+
+
+def look_up(model: str, base_url: str) -> Listed:
+    """What the list says of a model at an address."""
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - a tenth of a second to import
 
     try:
         _, info = get_snapshot().find_provider_model(model, None, None, base_url)
     except LookupError:
-        return lambda: None
-    return lambda: _prices(info.get_prices(datetime.now(UTC)))
+        return Listed()
+    return Listed(lambda: _prices(info.get_prices(datetime.now(UTC))), info.context_window)
 
 
 def _prices(listed: Any) -> Prices | None:

@@ -3,7 +3,7 @@
 Reads configuration and environment, connects nothing, and imports HTTP only for a model that needs it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,7 +19,7 @@ from orchestrator.models.base import Codec, Mode, Model, ModelOptions
 from orchestrator.models.chat import OPENAI_URL, ChatCodec
 from orchestrator.models.flavours import flavour_of
 from orchestrator.models.pace import Rates
-from orchestrator.models.prices import listed_prices
+from orchestrator.models.prices import Listed, look_up
 from orchestrator.models.scripted import RecordedModel
 
 OPENAI_KEY, ANTHROPIC_KEY = "OPENAI_API_KEY", "ANTHROPIC_API_KEY"
@@ -160,11 +160,13 @@ def _served(
         OpenAIModel,
     )
 
+    known = _known(name, settings, base_url)
     options = ModelOptions(
         base_url=base_url,
         api_key=key or None,
         temperature=settings.temperature if temperature is None else temperature,
-        prices=_prices(name, settings, base_url),
+        prices=known.prices,
+        window=known.window,
         vision=settings.vision,
         parameters=settings.parameters,
         headers=settings.headers,
@@ -184,14 +186,12 @@ def _mode(settings: ModelSettings, where: str) -> Mode:
     return settings.mode or ("json" if settings.weak else "tools")
 
 
-def _prices(name: str, settings: ModelSettings, base_url: str) -> Callable[[], Prices | None]:
+def _known(name: str, settings: ModelSettings, base_url: str) -> Listed:
     """What the configuration says, else the public list; a server on this machine is in no list."""
     if (said := settings.prices) is not None:
         configured = Prices(**dict(said))
-        return lambda: configured
-    if urlsplit(base_url).hostname in LOOPBACK:
-        return lambda: None
-    return listed_prices(name, base_url)
+        return Listed(lambda: configured)
+    return Listed() if urlsplit(base_url).hostname in LOOPBACK else look_up(name, base_url)
 
 
 def _default_url(provider: str, where: str, environ: Mapping[str, str]) -> str:

@@ -101,6 +101,8 @@ class ScriptedModel:
     def _answer(self, request: ModelRequest) -> Answer | Awaitable[Answer]:
         if len(self._script) == 1 and callable(only := self._script[0]):
             return only(request)
+        if request.summary:
+            raise ModelError("unscripted", f"the script of {self.name!r} has no summaries; a function can write them")
         if request.turn > len(self._script):
             raise ModelError(
                 "unscripted",
@@ -194,6 +196,8 @@ class RecordedModel(ScriptedModel):
     def _recorded(self, request: ModelRequest) -> ModelReply:
         task = next((message.text for message in request.messages if isinstance(message, UserMessage)), "")
         lines = [line for line in self._lines.get((request.agent, request.turn), ()) if (line.task or "") in task]
+        if request.summary:
+            lines = [line for line in lines if line.task == task]
         if not lines:
             raise ModelError("unscripted", self._missing(request, task))
         line = max(lines, key=lambda line: -1 if line.task is None else len(line.task))

@@ -30,6 +30,7 @@ from orchestrator.runtime.grounding import WITHHELD, grounded
 from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.observing import observe
+from orchestrator.runtime.pinning import pin
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.runstate import CallState
 from orchestrator.runtime.tree import CALLER, Caller, Tree
@@ -380,6 +381,8 @@ class Acting:
                 short=_short(call, spent, reply),
             )
         )
+        if ready.wish.offer.server.name == BUILTIN and (text := reply.meta.get(wire.PINNED)):
+            pin(self._recorder, str(text), "model")
 
     async def _execute(self, wish: Wish, call: str, outcome: Outcome) -> None:
         """One call inside its span."""

@@ -15,6 +15,8 @@ from orchestrator.events import (
     InputAsked,
     JournalEvent,
     LimitReached,
+    MemoryCompacted,
+    MemoryIntent,
     ModelChanged,
     ModelFailed,
     ModelIntent,
@@ -68,6 +70,7 @@ class _Run:
     role: str | None = None
     model: str = ""
     asked: ModelIntent | None = None
+    summary: MemoryIntent | None = None
     calls: dict[str, ToolIntent] = field(default_factory=dict[str, ToolIntent])
     waiting: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -83,6 +86,8 @@ def records(events: Iterable[JournalEvent]) -> Iterator[Record]:
     for run in runs.values():
         if run.asked is not None:
             yield _record(run.asked, run, "model", run.model, "unknown")
+        if run.summary is not None:
+            yield _record(run.summary, run, "model", run.model, "unknown", detail="summary")
         for intent in run.calls.values():
             yield _record(intent, run, "tool", intent.tool, "unknown", call=intent.call, detail=_json(intent.arguments))
 
@@ -99,6 +104,11 @@ def _records(event: JournalEvent, run: _Run) -> Iterator[Record]:
         case ModelResult() | ModelFailed():
             yield _model(event, run)
             run.asked = None
+        case MemoryIntent():
+            run.summary = event
+        case MemoryCompacted():
+            yield _summary(event, run)
+            run.summary = None
         case ModelChanged():
             run.model = event.model
             yield _record(event, run, "model", event.model, "changed", detail=f"{event.previous}: {event.reason}")
@@ -134,6 +144,12 @@ def _model(event: ModelResult | ModelFailed, run: _Run) -> Record:
     return _record(
         event, run, "model", event.model or run.model, "ok", seconds=seconds, usage=event.usage, cost=event.cost
     )
+
+
+def _summary(event: MemoryCompacted, run: _Run) -> Record:
+    seconds = event.at - run.summary.at if run.summary is not None else None
+    facts: dict[str, Any] = {"seconds": seconds, "usage": event.usage, "cost": event.cost, "detail": "summary"}
+    return _record(event, run, "model", event.model or run.model, event.error or "ok", **facts)
 
 
 def _tool(event: ToolResult | ToolInDoubt, run: _Run, intent: ToolIntent | None) -> Record:

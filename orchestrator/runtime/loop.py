@@ -32,8 +32,10 @@ from orchestrator.models.pace import Turn
 from orchestrator.runtime.acting import Acting
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.asking import Asking
+from orchestrator.runtime.compacting import Compacting
 from orchestrator.runtime.ending import Ending
 from orchestrator.runtime.ledger import Grant, Ledger, Refusal, Request
+from orchestrator.runtime.pinning import pin_notes
 from orchestrator.runtime.plans import PLAN
 from orchestrator.runtime.reading import is_final, read
 from orchestrator.runtime.recorder import Recorder
@@ -63,6 +65,7 @@ class Loop:
         self._asking = Asking(tree, recorder, ledger)
         self._ending = Ending(tree, agent, recorder, ledger)
         self._acting = Acting(tree, agent, recorder, ledger, self._asking)
+        self._compacting = Compacting(tree, agent, recorder, ledger)
 
     @property
     def state(self) -> RunState:
@@ -72,6 +75,7 @@ class Loop:
         """Performs steps until none is left. Calls that start early end with the run at the latest."""
         async with anyio.create_task_group() as group:
             self._acting.open(group)
+            self._compacting.open(group)
             while not isinstance(step := decide(self.state), Done):
                 await self._perform(step)
             await self._recorder.save(durable=True)
@@ -88,7 +92,7 @@ class Loop:
                 await self._wait(calls)
             case Stop(limit, detail):
                 # An answer that has begun is better than another, shorter one.
-                closing = not self.state.cut and self._ledger.exhausted() is None and self._ledger.remaining > 0
+                closing = not self.state.window and self._ledger.exhausted() is None and self._ledger.remaining > 0
                 self._ending.limit(limit, detail, closing=closing)
             case Finish():
                 await self._ending.finish(step)
@@ -127,7 +131,8 @@ class Loop:
                     outcome = await self._ask(request, draft, grant)
                     if outcome.error is None:
                         turn.used(outcome.usage.tokens)
-                self._change_model()
+                if not await self._compacting.overflowed(self._prompt, draft):
+                    self._change_model()
                 again = decide(self.state)
                 if self.state.failure is None or not isinstance(again, Think):
                     break
@@ -166,15 +171,24 @@ class Loop:
 
     async def _drafted(self, step: Think) -> Draft | None:
         """The next request; None when there is no time for it."""
-        state = self.state
         if step.delay:
             await anyio.sleep(min(step.delay, max(0.0, self._ledger.remaining)))
         if self._ledger.remaining <= 0:
             self._time_is_up()
             return None
         if step.attempt == 1 and not step.closing:
+            pin_notes(self._recorder)
             await self._take_in_tools()
-        shown = self._prompt.unseen(state.messages) if self._agent.model.vision else []
+        draft = await self._draft(step)
+        while await self._compacting.fit(self._prompt, draft, closing=step.closing):
+            if not step.closing:
+                await self._take_in_tools()
+            draft = await self._draft(step)
+        return draft
+
+    async def _draft(self, step: Think) -> Draft:
+        state, seen = self.state, self._agent.model.vision
+        shown = self._prompt.unseen(state.messages, state.window) if seen else []
         images = {body: await self._tree.journal.body(body) for body in shown}
         return draft_of(self._prompt, state, closing=step.closing, images=images)
 

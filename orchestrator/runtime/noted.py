@@ -9,6 +9,8 @@ from orchestrator.events import (
     HookApplied,
     JournalEvent,
     LimitReached,
+    MemoryCompacted,
+    MemoryPinned,
     ModelChanged,
     PlanMade,
     RunParked,
@@ -16,6 +18,7 @@ from orchestrator.events import (
     ToolInDoubt,
     ToolResult,
     ToolRetried,
+    WindowCut,
 )
 from orchestrator.runtime.plans import FAILED
 
@@ -46,6 +49,13 @@ def noted(event: JournalEvent) -> Note | None:
             return "model.changed", {"model": event.model, "previous": event.previous, "reason": event.reason}
         case HookApplied():
             return "hook.applied", {"hook": event.hook, "moment": event.moment, "decision": event.decision}
+        case MemoryPinned():
+            return "memory.pinned", {"source": event.source, "about": " ".join(event.about)}
+        case MemoryCompacted():
+            failed = {"error.type": event.error} if event.error else {}
+            return "memory.compacted", {"messages": event.through, "tokens": event.usage.tokens} | failed
+        case WindowCut():
+            return "window.cut", {"reason": event.reason, "first": event.first, "through": event.through}
         case RunParked():
             return "run.parked", {"reason": event.reason}
         case RunResumed():

@@ -51,6 +51,7 @@ async def observe(tree: Tree, agent: Agent, offer: Offer, key: str, reply: Reply
         if offer.effect == "agent"
         else offer.server.terms.shown_tokens(offer.tool.name, tokens)
     )
+    tokens = tree.shown_at_once(tokens, together=len(tree.states[key.rpartition("/")[0]].calls))
     work = partial(_observed, reply.parts, call_path(*key.rsplit("/", 1)), agent, offer, tokens)
     if sum(len(part) if isinstance(part, str) else len(part.data) for part in reply.parts) < LONG:
         observed = work()

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from orchestrator.cards import AgentCard
 from orchestrator.models.base import ToolSpec
+from orchestrator.runtime.retrieving import RETRIEVE_RESULT
 from orchestrator.runtime.runstate import RunState
-from orchestrator.runtime.team import Kit, Team, digest, tools_body
+from orchestrator.runtime.team import LATER, Kit, Team, digest, tools_body
 from orchestrator.tools.catalogue import Catalogue
 from orchestrator.tools.toolset import Offer
 
@@ -56,6 +57,8 @@ class Offered:
         )
         actions = state.steps[-1].actions if state.steps else ()
         asked = [name for action in actions for name in (*action.chosen, action.call.name)]
+        if state.window is not None:  # its prefix is another in any case
+            asked += LATER if kit.most is None else (RETRIEVE_RESULT,)
         chosen = [kit.offers[name].spec for name in dict.fromkeys(asked) if name in kit.offers]
         chosen = [spec for spec in chosen if spec.name not in self._names]
         self._names.update(spec.name for spec in chosen)

@@ -12,6 +12,7 @@ from orchestrator.events import (
     FinalAnswerEvent,
     InputAsked,
     JournalEvent,
+    MemoryCompacted,
     ModelChanged,
     ModelFailed,
     ModelResult,
@@ -57,7 +58,7 @@ def public(event: JournalEvent, before: RunState, after: RunState) -> Iterator[P
             run_id=run_id, agent=agent, step=step, trace_id=trace_id, state=after.name, previous=previous, at=event.at
         )
     match event:
-        case ModelResult():
+        case ModelResult() | MemoryCompacted():
             yield UsageEvent(
                 run_id=run_id, agent=agent, step=step, trace_id=trace_id, usage=event.usage, cost=event.cost
             )

@@ -13,6 +13,8 @@ from orchestrator.events import (
     InputAsked,
     JournalEvent,
     LimitReached,
+    MemoryCompacted,
+    MemoryPinned,
     ModelChanged,
     ModelFailed,
     ModelIntent,
@@ -31,6 +33,7 @@ from orchestrator.events import (
     ToolResult,
     ToolRetried,
     ToolsChanged,
+    WindowCut,
 )
 from orchestrator.messages import ToolCall
 from orchestrator.runtime.plans import PLAN
@@ -256,6 +259,13 @@ def _told(event: JournalEvent) -> str:
             return f"goes on with model {event.model} in place of {event.previous} ({event.reason})"
         case HookApplied():
             return f"hook {event.hook} at {event.moment}: {event.decision} {event.text}".rstrip()
+        case MemoryPinned():
+            newer = f" (in place of: {'; '.join(event.replaces)})" if event.replaces else ""
+            return f"pinned by the {event.source}: {event.text}{newer}"
+        case MemoryCompacted():
+            return f"no summary ({event.error})" if event.error else "the turns so far are summarised"
+        case WindowCut():
+            return f"the window is cut ({event.reason}): messages {event.first} to {event.through - 1} left it"
         case OutputChecked(valid=False):
             return f"the answer is sent back: {event.text}"
         case AnswerReviewed(accepted=True):

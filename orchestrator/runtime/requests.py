@@ -44,6 +44,7 @@ def draft_of(prompt: Prompt, state: RunState, *, closing: bool, images: Mapping[
         return prompt.apart(f"Job: {state.run.task}", tools=[PLAN], weights=state.weights)
     return prompt.draft(
         state.messages,
+        cut=state.window,
         measured=state.measured,
         reported=state.input_tokens,
         stop=state.stop if closing else None,

@@ -17,6 +17,7 @@ from orchestrator.runtime.journal import Journal
 from orchestrator.runtime.ledger import Amount, Ledger
 from orchestrator.runtime.loop import Loop
 from orchestrator.runtime.offered import Offered, specs_of
+from orchestrator.runtime.pinning import pin, pin_words
 from orchestrator.runtime.plans import is_led
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.requests import results
@@ -42,7 +43,7 @@ ModelsFor = Callable[[AgentCard], Sequence[Choice]]
 class Launch:
     """What a run is started with. `limits` are the agent's own; those of its callers hold as well.
 
-    `fork` is what another run did, for one that goes on from there.
+    `fork` is what another run did, for one that goes on from there. `pins` must hold all the time.
     """
 
     run: str
@@ -53,6 +54,7 @@ class Launch:
     depth: int = 0
     settings: bytes | None = None
     fork: Fork | None = None
+    pins: Sequence[str] = ()
 
 
 class Runner:
@@ -176,6 +178,9 @@ class Runner:
             plan=kit.plan,
         )
         recorder.note(started)  # it is written with the first intent: nothing happens before that
+        pin_words(recorder, launch.task)
+        for text in launch.pins:
+            pin(recorder, text, "caller")
 
 
 def _tell_other_model(agent: Agent, recorder: Recorder) -> None:
@@ -248,7 +253,6 @@ def _spent(states: Iterable[RunState]) -> Amount:
     amount = Amount()
     for state in states:
         amount += Amount(tokens=state.own.tokens, cost=state.own_cost.amount, calls=state.own.model_calls)
-        lost = state.lost if state.outstanding is None else (*state.lost, state.outstanding)
-        for reservation in lost:
+        for reservation in state.unsettled:
             amount += Amount(tokens=reservation.tokens, cost=reservation.cost.amount, calls=1)
     return amount

@@ -9,6 +9,9 @@ from orchestrator.events import (
     InputAsked,
     Kept,
     LimitReached,
+    MemoryCompacted,
+    MemoryIntent,
+    MemoryPinned,
     ModelFailed,
     PlanStep,
     RunCancelled,
@@ -18,6 +21,7 @@ from orchestrator.events import (
     RunStarted,
     StateName,
     StopReason,
+    WindowCut,
 )
 from orchestrator.messages import AssistantMessage, Cost, FinishReason, Message, ToolCall, Usage
 from orchestrator.models.counting import FRESH, Weights
@@ -88,6 +92,9 @@ class RunState(NamedTuple):
     `plans` is how many were made; `planning`: the turn can only make one. `review` is what the reviewer said to the
     answer, `reviewed`: it is judged; `reviews` is how many were sent back.
 
+    `window` is where that begins. `summarising` is asked for, at the worst price `held`; `summary` is ready and
+    waits for the next cut. `ceiling`: more tokens than this are refused by the model's server; 0: not known.
+
     A named tuple and not a dataclass, because the fold makes a new one for every event: `_replace` takes a tenth of
     the time that `dataclasses.replace` does.
     """
@@ -132,6 +139,12 @@ class RunState(NamedTuple):
     asked: int = 0
     measured: int = 0
     weights: Weights = FRESH
+    pins: tuple[MemoryPinned, ...] = ()
+    summarising: MemoryIntent | None = None
+    held: Reservation | None = None
+    summary: MemoryCompacted | None = None
+    window: WindowCut | None = None
+    ceiling: int = 0
     active: float = 0.0
     last_at: float = 0.0
 
@@ -143,6 +156,11 @@ class RunState(NamedTuple):
     @property
     def cost(self) -> Cost:
         return self.own_cost + self.children_cost
+
+    @property
+    def unsettled(self) -> tuple[Reservation, ...]:
+        """What requests without a reply may have cost, those under way included."""
+        return (*self.lost, *(each for each in (self.outstanding, self.held) if each is not None))
 
     @property
     def run(self) -> RunStarted:

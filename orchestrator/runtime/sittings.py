@@ -32,7 +32,8 @@ Publish = Callable[[PublicEvent], None]
 class Seat:
     """Where runs are driven: what outlives them. `parallel` is calls at once, `tool_timeout` in seconds.
 
-    `result_tokens` are what is shown at once of a result. `log` takes a line a step, and never waits or fails.
+    `result_tokens` are what is shown at once of a result, `window_tokens` what a request may have. `log` takes a line a
+    step, and never waits or fails.
     """
 
     journal: Journal
@@ -43,6 +44,7 @@ class Seat:
     parallel: int
     tool_timeout: float
     result_tokens: int
+    window_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class RunOptions:
     whose run it is, for the journal; without a name it is the user of this process.
 
     `approve`: `ask` a person, who may not be there, so that the run parks; `all` goes ahead, `none` is refused at once.
+    `pins` are sentences that the agent is reminded of however long the run gets; a specialist has its own task.
 
     A new run gets the id `run`, unless that is empty. What its caller allows it is `within`, beside all other limits,
     and `depth` levels of agents stand above it already. Its trace goes on below `parent`.
@@ -65,6 +68,7 @@ class RunOptions:
     within: Limits | None = None
     depth: int = 0
     parent: TraceContext | None = None
+    pins: Sequence[str] = ()
 
 
 class Sittings:
@@ -143,6 +147,7 @@ class Sittings:
                 slots=anyio.CapacityLimiter(seat.parallel),
                 tool_timeout=seat.tool_timeout,
                 result_tokens=seat.result_tokens,
+                window_tokens=seat.window_tokens,
                 policy=seat.policy,
                 approve=options.approve,
                 approver=options.approver,

@@ -20,6 +20,9 @@ from orchestrator.events import (
     InputAsked,
     JournalEvent,
     LimitReached,
+    MemoryCompacted,
+    MemoryIntent,
+    MemoryPinned,
     ModelChanged,
     ModelFailed,
     ModelIntent,
@@ -39,6 +42,7 @@ from orchestrator.events import (
     ToolResult,
     ToolRetried,
     ToolsChanged,
+    WindowCut,
 )
 from orchestrator.messages import (
     AssistantMessage,
@@ -66,6 +70,7 @@ from orchestrator.runtime.runstate import (
     Think,
     Wait,
 )
+from orchestrator.runtime.windowing import apply_memory
 
 GO_ON = (
     "Your answer was cut off at its output limit. Go on exactly where it stopped: write only what is missing, repeat "
@@ -174,6 +179,8 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
         case OutputChecked():
             messages = (*state.messages, UserMessage(text=event.text))
             return state._replace(messages=messages, answer=None, sent_back=True)
+        case MemoryPinned() | MemoryIntent() | MemoryCompacted() | WindowCut():
+            return apply_memory(state, event)
         case LimitReached():
             return state._replace(stop=event, failure=None, failures=0, attempts=0)
         case RunParked():
@@ -200,15 +207,14 @@ def _forked(state: RunState) -> RunState:
         children=Usage(),
         children_cost=Cost(),
         lost=(),
+        held=None,
         active=0.0,
     )
 
 
 def _unsettled(state: RunState) -> RunState:
     """Nobody will see the reply to the request that was under way: it may have cost its worst."""
-    if state.outstanding is None:
-        return state
-    return state._replace(lost=(*state.lost, state.outstanding), outstanding=None)
+    return state._replace(lost=state.unsettled, outstanding=None, held=None)
 
 
 def _apply_model(state: RunState, event: ModelIntent | ModelResult | ModelFailed) -> RunState:
@@ -244,6 +250,7 @@ def _changed(state: RunState, event: ModelChanged) -> RunState:
         input_tokens=0,
         measured=0,
         ready=False,
+        ceiling=0,
     )
 
 

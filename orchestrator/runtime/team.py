@@ -12,14 +12,18 @@ from orchestrator.cards.reach import may_use
 from orchestrator.config import ServerSettings
 from orchestrator.events import PlanMode
 from orchestrator.models.base import FIND_TOOLS, ToolSpec
+from orchestrator.runtime.pinning import PIN_TOOL
 from orchestrator.runtime.planning import keyed
 from orchestrator.runtime.plans import PLAN, PLAN_FIRST
+from orchestrator.runtime.retrieving import RETRIEVE_RESULT
 from orchestrator.runtime.words import output_wanted
 from orchestrator.tools.arguments import ArgumentSchema
 from orchestrator.tools.catalogue import Catalogue
 from orchestrator.tools.toolset import AGENTS, BUILTIN, NOTES, Offer, Toolset
 
 Plan = PlanMode | Literal["led"]
+LATER = (RETRIEVE_RESULT, PIN_TOOL)
+"""Built-in tools that everybody needs, who calls anything, when turns have left the window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,7 @@ class Team:
         judge = self.cards.reviewer_of(card)
         plan = _planning(card, team, theirs, weak=weak)
         always = [*team, *self._own(team, theirs, plan, many=many)]
+        later = [each for each in self.toolset.offers([BUILTIN]) if each.name in LATER and always]
         catalogue = Catalogue(theirs)
         specs = tuple(_outlined(offer.spec, catalogue) for offer in (always if many else [*always, *theirs]))
         system = card.instructions.strip() or f"You are {card.title}. {card.description}"
@@ -113,7 +118,7 @@ class Team:
             weak=weak,
             plan=plan,
             reviewer=by_tool.get(judge.tool_name) if agents and judge is not None else None,
-            offers={offer.name: offer for offer in (*always, *theirs)},
+            offers={offer.name: offer for offer in (*later, *always, *theirs)},
             specs=specs,
             catalogue=catalogue,
             system=system,
@@ -129,6 +134,7 @@ class Team:
             **dict.fromkeys(NOTES, bool(theirs or team)),
             FIND_TOOLS: bool(theirs and many),
             PLAN: plan != "never",
+            PIN_TOOL: False,
         }
         own = [each for each in self.toolset.offers([BUILTIN]) if helped.get(each.name, bool(theirs))]
         return [_keyed(each, team) if each.name == PLAN and plan == "led" else each for each in own]

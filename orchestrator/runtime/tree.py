@@ -42,6 +42,10 @@ class Approver(Protocol):
     async def __call__(self, request: ApprovalRequest, /) -> Verdict | None: ...
 
 
+LEAST_TOKENS = 200
+"""Tokens of a result that are shown in any case."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Tree:
     """One run with everything below it, in one sitting.
@@ -59,6 +63,7 @@ class Tree:
     slots: anyio.CapacityLimiter
     tool_timeout: float
     result_tokens: int
+    window_tokens: int | None = None
     policy: Policy
     approve: Mode = "ask"
     approver: Approver | None = None
@@ -80,6 +85,12 @@ class Tree:
         if at_once or now - self.held >= self.journal.lease:
             await self.journal.renew(self.claim)
             self.held = now
+
+    def shown_at_once(self, tokens: int, *, together: int = 1) -> int:
+        """Tokens that may be shown of a result when so many come together: a turn leaves room for others."""
+        if self.window_tokens is None:
+            return tokens
+        return min(tokens, max(LEAST_TOKENS, self.window_tokens // (4 * max(1, together))))
 
     def below(self, run: str) -> Mapping[str, RunState]:
         """A run and all runs below it."""

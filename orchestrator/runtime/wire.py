@@ -28,6 +28,9 @@ ORCHESTRATOR: Mapping[str, Any] = {"orchestrator": {"version": 1}}
 CHOSEN = "orchestrator/chosen"
 """The names of tools that join the caller's list, in a result of our own server."""
 
+PINNED = "orchestrator/pinned"
+"""What the caller is to be shown from now on, likewise."""
+
 
 PLAN = "orchestrator/plan"
 """The steps of a plan that was made, and those of earlier ones that it builds on, in a result of our own server."""

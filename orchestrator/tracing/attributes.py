@@ -66,7 +66,7 @@ def of_chat(facts: ChatFacts) -> Attributes:
         "gen_ai.agent.name": facts.agent,
         "gen_ai.conversation.id": facts.run_id.partition("/")[0],
         "orchestrator.step": facts.step,
-    }
+    } | _known({"orchestrator.chat.purpose": "summary" if facts.summary else ""})
 
 
 def of_tool(facts: ToolFacts, capture: bool) -> Attributes:

@@ -41,7 +41,10 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatFacts:
-    """A thought: one request and its retries. `max_output_tokens` is what the first of them was granted."""
+    """A thought: one request and its retries. `max_output_tokens` is what the first of them was granted.
+
+    `summary`: no thought, but notes in the place of turns that leave the window.
+    """
 
     run_id: str
     agent: str
@@ -49,6 +52,7 @@ class ChatFacts:
     model: str
     provider: str
     max_output_tokens: int
+    summary: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

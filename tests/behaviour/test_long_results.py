@@ -10,7 +10,7 @@ import pytest
 from mcp.server.lowlevel import Server
 from mcp_types import CallToolResult, ListToolsResult, Tool, ToolAnnotations
 
-from orchestrator.config.settings import ToolSettings
+from orchestrator.config.settings import MemorySettings, ToolSettings
 from orchestrator.events import Limits
 from orchestrator.messages import ToolMessage
 from orchestrator.models.base import ModelRequest
@@ -69,7 +69,9 @@ def pages(request: ModelRequest) -> Any:
 
 @pytest.mark.requirement("C8")
 def test_s9_four_megabytes_make_a_small_request_and_are_read_again_to_the_byte(tmp_path: Path) -> None:
-    stage = awkward(tmp_path, pages, tools=ToolSettings(result_tokens=100_000))
+    stage = awkward(
+        tmp_path, pages, tools=ToolSettings(result_tokens=100_000), memory=MemorySettings(window_tokens=10**7)
+    )
     result = stage.run(limits=Limits(steps=40, tokens=10**9))
     assert result.answer == "read"
     seen = observations(stage)

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.messages import Prices, Usage
-from orchestrator.models.prices import listed_prices
+from orchestrator.models import prices
 from orchestrator.models.resolve import read_models, resolve
 
 KEYS = {"OPENAI_API_KEY": "sk-test", "KEY": "k"}
@@ -15,9 +15,9 @@ SONNET = "https://api.anthropic.com"
 
 
 def listed(name: str, url: str) -> Prices:
-    prices = listed_prices(name, url)()
-    assert prices is not None
-    return prices
+    found = prices.look_up(name, url).prices()
+    assert found is not None
+    return found
 
 
 @pytest.mark.requirement("B9")
@@ -85,7 +85,7 @@ def test_a_cost_that_a_server_counts_oddly_is_never_negative() -> None:
 
 @pytest.mark.requirement("B9")
 def test_a_model_that_is_billed_for_more_than_tokens_has_no_known_price() -> None:
-    assert listed_prices("sonar", "https://api.perplexity.ai")() is None
+    assert prices.look_up("sonar", "https://api.perplexity.ai").prices() is None
 
 
 def test_the_list_is_read_only_where_a_price_is_looked_up() -> None:

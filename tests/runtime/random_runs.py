@@ -18,6 +18,9 @@ from orchestrator.events import (
     JournalEvent,
     LimitReached,
     Limits,
+    MemoryCompacted,
+    MemoryIntent,
+    MemoryPinned,
     ModelFailed,
     ModelIntent,
     ModelResult,
@@ -35,6 +38,7 @@ from orchestrator.events import (
     ToolResult,
     ToolRetried,
     ToolsChanged,
+    WindowCut,
 )
 from orchestrator.messages import AssistantMessage, Cost, ToolCall, Usage
 from orchestrator.runtime.acting import REPEATABLE
@@ -160,6 +164,23 @@ class Player:
                 self.note(RunParked, reason="interrupted")
             case _:
                 self.reply()
+
+    def remember(self) -> None:
+        """Something is pinned, a summary is asked for or comes, or the window is cut."""
+        through = len(self.state.messages)
+        match self.one_of("pin", "ask", "come", "cut"):
+            case "pin":
+                gone = tuple(pin.text for pin in self.state.pins[:1])
+                text, about = self.one_of(*TEXTS), (self.one_of("time", "limit:row"),)
+                self.note(MemoryPinned, text=text, source=self.one_of("user", "model"), about=about, replaces=gone)
+            case "ask":
+                self.note(MemoryIntent, through=through, reserved=self.random.randrange(900))
+            case "come":
+                error, charged = self.one_of(("", False), ("empty", False), ("broken_stream", True))
+                self.note(MemoryCompacted, through=through, error=error, charged=charged, usage=self.spent())
+            case _:
+                reason = self.one_of("full", "overflow")
+                self.note(WindowCut, reason=reason, first=0, through=through, text="é", budget=900)
 
     def reply(self) -> None:
         turn = self.state.turn

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from orchestrator import Limits, Options, Orchestrator, RunOptions, RunResult
 from orchestrator.cards import AgentCard
 from orchestrator.config import PolicySettings, Settings
+from orchestrator.config.settings import MemorySettings
 from orchestrator.errors import JournalError, ModelError
 from orchestrator.messages import Prices, Usage
 from orchestrator.runtime.approvals import give_verdict
@@ -40,16 +42,19 @@ class Runs:
     async def run(
         self, script: Any, *team: AgentCard, resume: str = "", prices: Prices | None = PRICES, **options: Any
     ):
-        limits = options.pop("limits", None)
+        limits, task = options.pop("limits", None), options.pop("task", "the job")
+        memory = MemorySettings(window_tokens=options.pop("window", None))
         settings = Settings(
-            servers={"fx": effects(self.folder / "ledger")}, policy=PolicySettings(ask=("fx__pay",), allow=("fx__*",))
+            servers={"fx": effects(self.folder / "ledger")},
+            memory=memory,
+            policy=PolicySettings(ask=("fx__pay",), allow=("fx__*",)),
         )
         model = ScriptedModel(lambda request: script[request.agent, request.turn](request), prices=prices)
         made = Options(settings=settings, cards=cards(*team), model=model, home=self.folder, journal=self.journal)
         async with Orchestrator(made, agent=team[0].name) as orchestrator:
             if resume:
                 return await orchestrator.resume(resume, options=RunOptions(**options))
-            return await orchestrator.run("the job", limits=limits, options=RunOptions(**options))
+            return await orchestrator.run(task, limits=limits, options=RunOptions(**options))
 
 
 def script(**turns: list[Any]) -> dict[tuple[str, int], Any]:
@@ -57,6 +62,15 @@ def script(**turns: list[Any]) -> dict[tuple[str, int], Any]:
         return answer if callable(answer) else lambda request: answer
 
     return {(agent, n): constant(each) for agent, several in turns.items() for n, each in enumerate(several, 1)}
+
+
+def _long(n: int, summaries: list[str]) -> Callable[[Any], Any]:
+    def answer(request: Any) -> Any:
+        if request.summary:
+            return summaries.pop(0) if summaries else "Found: nothing."
+        return ["So far. " * 120, call("fx__look", {"text": f"{n}" * 200})]
+
+    return answer
 
 
 async def everything(folder: Path) -> list[RunResult]:
@@ -106,6 +120,10 @@ async def everything(folder: Path) -> list[RunResult]:
     runs.journal = plain
     lost = next(row.run_id for row in await plain.runs() if row.status == "running")
     results.append(await runs.run(work, alone, resume=lost, approve="all"))
+    # A long run in a small window: its first summary fails, the second is used.
+    summaries = ["", "Found: nothing yet."]
+    work = {("alone", n): _long(n, summaries) for n in range(12)} | {("alone", 12): lambda request: "done"}
+    results.append(await runs.run(work, alone, window=2000, task="Look. Never pay."))
     refused = ModelError("bad_request", "no, and leave me alone for a second", retry_after=1.0)
     work = script(chief=[call("agents__helper", {"task": "look"}), "done"], helper=[refused])
     results.append(await runs.run(work, card("chief", agents=("helper",)), helper))
