@@ -102,9 +102,8 @@ class Compacting:
         if through is None or (pending is None and prompt.weight(through, state.weights) * WORTH < budget):
             return
         choice, limit = self._agent.choice, summary_limit(budget)
-        draft = draft_apart(
-            choice.model.codec, instructions(budget), account(self._head(through, "", budget)), state.weights
-        )
+        told = account(self._head(through, "", budget))
+        draft = draft_apart(choice.model.codec, instructions(budget), told, state.weights)
         room = Request(input=draft.input_tokens, output=limit * 2, prices=choice.model.prices)
         if not wait and self._ledger.must_wait(room):
             return

@@ -149,6 +149,8 @@ class Player:
             self.note(
                 ToolsChanged, tools=self.one_of("t2", "t3"), chosen=("fx__pay",), tokens=self.random.randrange(90)
             )
+        if self.chance(5):
+            self.remember()
         asked = {
             "attempt": step.attempt,
             "closing": step.closing,

@@ -150,6 +150,7 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         "finished",
         "finished",
         "finished",
+        "finished",
     ]
     return [json.loads(line) for line in (folder / "traces" / "spans.jsonl").read_bytes().splitlines()]
 
