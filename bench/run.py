@@ -24,7 +24,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 CONFIG = tomllib.loads((HERE / "systems.toml").read_text())
 FRESH = ("cold", "many", "again")  # measured from the start of a new process
-LIVE = ("throughput", "steps", "parallel", "fanout", "history", "soak")  # asked of one process that stays up
+LIVE = ("throughput", "steps", "parallel", "fanout", "history", "history-8k", "soak")  # asked of one process that stays up
 SEPARATE = ("traced",)  # a process of its own that stays up
 QUIET = {
     "OPENAI_API_KEY": "none", "OPENAI_AGENTS_DISABLE_TRACING": "1", "LANGSMITH_TRACING": "false",
@@ -150,7 +150,8 @@ class Peer:
 def growth(arrivals):
     """Seconds a step near the start of a long run and at its end, from when its requests arrived."""
     gaps = [b - a for a, b in zip(arrivals, arrivals[1:])]
-    return {"first": statistics.median(gaps[4:24]), "last": statistics.median(gaps[-20:])}
+    first, middle, last = (statistics.median(part) for part in (gaps[4:24], gaps[39:60], gaps[-20:]))
+    return {"first": first, "middle": middle, "last": last}
 
 
 async def measure(lab, systems, scenarios, repeats, out):
@@ -161,8 +162,9 @@ async def measure(lab, systems, scenarios, repeats, out):
         for repeat in range(repeats):
             for scenario in scenarios:
                 for name in systems[repeat % len(systems):] + systems[:repeat % len(systems)]:
-                    if scenario == "soak" and (repeat or not name.startswith("orchestrator")):
-                        continue  # long, and a question to this project alone
+                    ours = name.startswith("orchestrator")
+                    if (scenario == "soak" and (repeat or not ours)) or (scenario == "history-8k" and not ours):
+                        continue  # long, or a question to this project alone
                     group = live if scenario in LIVE else separate
                     peer = Peer(lab, name) if scenario in FRESH else group[name]
                     lab.ask_model("/reset")
@@ -171,7 +173,7 @@ async def measure(lab, systems, scenarios, repeats, out):
                         stats = lab.ask_model("/stats")
                         arrivals = stats.pop("arrivals")
                         result["model"] = stats
-                        if scenario == "history":
+                        if scenario.startswith("history"):
                             result |= growth(arrivals)
                         shown = f"{result['wall']:.3f} s"
                     except (RuntimeError, TimeoutError) as error:
@@ -202,8 +204,8 @@ def figures(record):
                 "peak_in_flight": record["model"]["peak_in_flight"]}
     if scenario == "soak":
         return {"rss_first_mb": record["rss_first_mb"], "rss_last_mb": record["rss_last_mb"], "cpu_ms_per_run": 1e3 * cpu}
-    if scenario == "history":
-        return {"first_ms": 1e3 * record["first"], "last_ms": 1e3 * record["last"], "cpu_ms_per_step": 1e3 * cpu,
+    if scenario.startswith("history"):
+        return {"first_ms": 1e3 * record["first"], "middle_ms": 1e3 * record.get("middle", float("nan")), "last_ms": 1e3 * record["last"], "cpu_ms_per_step": 1e3 * cpu,
                 "prompt_mb": record["model"]["bytes_in"] / 1e6}
     return {"wall_ms": 1e3 * wall, "cpu_ms": 1e3 * cpu}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from orchestrator import Limits, Options, Orchestrator
 from orchestrator.cards import AgentCard, Cards
 from orchestrator.config import ServerSettings, Settings, ToolSettings
+from orchestrator.config.settings import MemorySettings
 from orchestrator.models.base import ModelOptions
 
 from driver import INSTRUCTIONS, MAX_STEPS, PROMPT
@@ -21,7 +22,7 @@ def options(work, cards):
     for number, command in enumerate(work.servers):
         name = f"s{number}"
         servers[name] = ServerSettings(name=name, command=command[0], args=tuple(command[1:]))
-    settings = Settings(servers=servers, tools=ToolSettings(parallel=8, groups_above=0), models={
+    settings = Settings(servers=servers, memory=MemorySettings(window_tokens=work.window), tools=ToolSettings(parallel=8, groups_above=0), models={
         "boss": {"base_url": work.base_url, "model": work.model, "temperature": None},
         "worker": {"base_url": work.base_url, "model": work.worker_model, "temperature": None},
     })
