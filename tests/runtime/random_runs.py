@@ -175,9 +175,9 @@ class Player:
                 gone = tuple(pin.text for pin in self.state.pins[:1])
                 text, about = self.one_of(*TEXTS), (self.one_of("time", "limit:row"),)
                 self.note(MemoryPinned, text=text, source=self.one_of("user", "model"), about=about, replaces=gone)
-            case "ask":
+            case "ask" if self.state.held is None:
                 self.note(MemoryIntent, through=through, reserved=self.random.randrange(900))
-            case "come":
+            case "come" if self.state.held is not None:
                 error, charged = self.one_of(("", False), ("empty", False), ("broken_stream", True))
                 self.note(MemoryCompacted, through=through, error=error, charged=charged, usage=self.spent())
             case _:

@@ -12,6 +12,8 @@ from orchestrator.events import (
     InputAsked,
     JournalEvent,
     Limits,
+    MemoryCompacted,
+    MemoryIntent,
     ModelFailed,
     ModelIntent,
     ModelResult,
@@ -119,16 +121,17 @@ def test_nothing_happens_to_a_run_that_has_ended(events: list[JournalEvent]) -> 
 @many
 def test_what_is_counted(events: list[JournalEvent]) -> None:
     state = fold(events)
-    results = [event for event in events if isinstance(event, ModelResult)]
+    results = [event for event in events if isinstance(event, ModelResult | MemoryCompacted)]
     own = sum((event.usage for event in results), Usage())
     sent = [event for event in events if isinstance(event, ToolIntent) and event.attempt == 1]
     assert state.own == own + Usage(tool_calls=len(sent))
     answers = [event for event in events if isinstance(event, ToolResult)]
     assert state.children == sum((event.usage or Usage() for event in answers), Usage())
 
-    asked = [event.reserved for event in events if isinstance(event, ModelIntent)]
+    asked = [event.reserved for event in events if isinstance(event, ModelIntent | MemoryIntent)]
     settled = [event for event in events if isinstance(event, ModelResult | ModelFailed)]
-    charged = [*state.lost, *([state.outstanding] if state.outstanding else [])]
+    settled += [event for event in events if isinstance(event, MemoryCompacted) and not event.charged]
+    charged = state.unsettled
     assert len(charged) == len(asked) - len(settled), "a request is settled, or stays charged at its worst"
     assert sum(each.tokens for each in charged) <= sum(asked)
     assert state.active >= 0
