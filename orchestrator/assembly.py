@@ -81,7 +81,15 @@ class Parts:
         if wrong := next((pin for pin in pins if not 0 < len(pin) <= LONGEST), None):
             raise ConfigurationError(f"a pin has 1 to {LONGEST} characters; this one has {len(wrong)}: {wrong[:60]!r}…")
         run, settings = options.run or new_run_id(), self._options.record()
-        launch = Launch(run=run, task=task, limits=chosen, depth=options.depth, settings=settings, pins=pins)
+        launch = Launch(
+            run=run,
+            task=task,
+            limits=chosen,
+            depth=options.depth,
+            settings=settings,
+            pins=pins,
+            earlier=options.earlier,
+        )
         return card, launch, options
 
     async def forking(self, fork: Fork, options: RunOptions | None) -> tuple[AgentCard, Launch, RunOptions]:

@@ -62,6 +62,7 @@ class RunStarted(Event):
 
     `weights` are how its model counts tokens, as far as that was known then; empty for what nobody knew.
     `plan` is the card's, `never` where no plan can be made; `led`: a weak model's team, which code leads by a plan.
+    `earlier` is what was said before it in the conversation that it is part of, as its model reads it.
     """
 
     type: Literal["run.started"] = "run.started"
@@ -81,6 +82,7 @@ class RunStarted(Event):
     by: str = ""
     weights: tuple[float, ...] = ()
     plan: PlanMode | Literal["led"] = "never"
+    earlier: str = ""
 
 
 class RunResumed(Event):

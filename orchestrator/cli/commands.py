@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
-from orchestrator.cli import INTERRUPTED, approving, doctor, init, listing, login, replaying, running, serving
+from orchestrator.cli import INTERRUPTED, approving, chat, doctor, init, listing, login, replaying, running, serving
 from orchestrator.cli.interrupts import on_interrupt
 from orchestrator.cli.progress import printable, say
 from orchestrator.errors import ConfigurationError, OrchestratorError
@@ -21,6 +21,7 @@ FAILED, USAGE = 1, 2
 
 COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
     "run": running.run,
+    "chat": chat.chat,
     "resume": running.resume,
     "approve": approving.approve,
     "tools": listing.tools,

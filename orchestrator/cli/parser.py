@@ -80,6 +80,14 @@ def _run(parser: argparse.ArgumentParser) -> None:
     _watching(parser)
 
 
+def _chat(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--agent", metavar="NAME", default="supervisor", help="who answers (default: supervisor)")
+    parser.add_argument("--role", metavar="NAME", help="a [roles.NAME] of orchestrator.toml that limits the tools")
+    _approving(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    parser.set_defaults(events=None)
+
+
 def _tools(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command="tools")
 
@@ -173,6 +181,7 @@ def _serve(parser: argparse.ArgumentParser) -> None:
 
 COMMANDS: Sequence[tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = (
     ("run", "Run a task.", _run),
+    ("chat", "Talk with an agent; each turn is a run that knows what was said before.", _chat),
     ("tools", "List the tools of all servers under the names that models see.", _tools),
     ("login", "Sign in to a server at a URL, with a browser; later runs use that.", _login),
     ("agents", "List the agents and what each may call.", _agents),

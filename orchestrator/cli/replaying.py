@@ -34,7 +34,7 @@ async def replay(arguments: Namespace) -> int:
     if arguments.otlp is not None:
         return await _send(arguments)
     looking(arguments)
-    run = await _read(arguments)
+    run = await read_run(arguments)
     if arguments.json:
         print(run.model_dump_json())
     elif arguments.svg is not None:
@@ -43,11 +43,11 @@ async def replay(arguments: Namespace) -> int:
         arguments.svg.write_text(picture(run), encoding="utf-8")
         print(arguments.svg)
     else:
-        await _show(run, stepwise=arguments.step)
+        await show_run(run, stepwise=arguments.step)
     return 0
 
 
-async def _read(arguments: Namespace) -> "ReplayedRun":
+async def read_run(arguments: Namespace) -> "ReplayedRun":
     from orchestrator.prompts import add_requests  # noqa: PLC0415 - imports the core
     from orchestrator.runtime.journal import root_of  # noqa: PLC0415
     from orchestrator.runtime.replay import replay  # noqa: PLC0415
@@ -78,7 +78,7 @@ async def _journal(arguments: Namespace) -> AsyncGenerator["SqliteJournal"]:
         await journal.aclose()
 
 
-async def _show(run: "ReplayedRun", *, stepwise: bool) -> None:
+async def show_run(run: "ReplayedRun", *, stepwise: bool) -> None:
     paper = Paper()
     for line in lines(run):
         paper.put(line)

@@ -86,7 +86,7 @@ def known(state: RunState) -> Known:
                 text = re.sub(rf"(?<!\w){re.escape(str(value))}(?!\w)", " ", text)
             told.append(text)
     results = "\n".join(reversed(told))
-    text = f"{task}\n{results}".casefold()
+    text = f"{state.run.earlier}\n{task}\n{results}".casefold()
     return Known(task=task.casefold(), text=text, results=results, refused=frozenset(refused))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from orchestrator.events import JournalEvent, ModelChanged, ModelIntent, RunForked, RunStarted, ToolsChanged
+from orchestrator.memory.conversation import opening
 from orchestrator.memory.prompt import ANSWER, Draft, Prompt
 from orchestrator.messages import UserMessage
 from orchestrator.models.base import Codec, ToolSpec
@@ -78,7 +79,7 @@ def facts(state: RunState) -> str:
     """What a weak model answers from: the task, every good result, and what was wrong with its last answer, if any."""
     found = results(state)
     again = isinstance(last := state.messages[-1], UserMessage) and len(state.messages) > 1
-    parts = [*(["Facts:", *found] if found else []), f"Question: {state.run.task}"]
+    parts = [*(["Facts:", *found] if found else []), f"Question: {opening(state.run.earlier, state.run.task)}"]
     return "\n".join([*parts, *([last.text] if again else [])])
 
 

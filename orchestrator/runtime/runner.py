@@ -43,7 +43,8 @@ ModelsFor = Callable[[AgentCard], Sequence[Choice]]
 class Launch:
     """What a run is started with. `limits` are the agent's own; those of its callers hold as well.
 
-    `fork` is what another run did, for one that goes on from there. `pins` must hold all the time.
+    `fork` is what another run did, for one that goes on from there. `pins` must hold all the time. `earlier` was said
+    before in its conversation.
     """
 
     run: str
@@ -55,6 +56,7 @@ class Launch:
     settings: bytes | None = None
     fork: Fork | None = None
     pins: Sequence[str] = ()
+    earlier: str = ""
 
 
 class Runner:
@@ -166,6 +168,7 @@ class Runner:
             depth=launch.depth,
             role=tree.role,
             by=tree.by or os_user(),
+            earlier=launch.earlier,
             limits=launch.limits,
             model=agent.model.name,
             trace_id=tree.trace.trace_id,

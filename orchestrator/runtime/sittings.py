@@ -52,6 +52,8 @@ class RunOptions:
     """What holds for one run. `role` limits what it may call; `approver` is who can be asked while it runs. `by` is
     whose run it is, for the journal; without a name it is the user of this process.
 
+    `earlier` is what was said before in the conversation that a new run is part of; its model reads it above the task.
+
     `approve`: `ask` a person, who may not be there, so that the run parks; `all` goes ahead, `none` is refused at once.
     `pins` are sentences that the agent is reminded of however long the run gets; a specialist has its own task.
 
@@ -69,6 +71,7 @@ class RunOptions:
     depth: int = 0
     parent: TraceContext | None = None
     pins: Sequence[str] = ()
+    earlier: str = ""
 
 
 class Sittings:

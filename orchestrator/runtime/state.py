@@ -44,6 +44,7 @@ from orchestrator.events import (
     ToolsChanged,
     WindowCut,
 )
+from orchestrator.memory.conversation import opening
 from orchestrator.messages import (
     AssistantMessage,
     Cost,
@@ -141,7 +142,7 @@ def apply(state: RunState, event: JournalEvent) -> RunState:
     state = state._replace(seq=event.seq, last_at=event.at, active=state.active + passed)
     match event:
         case RunStarted():
-            messages = (UserMessage(text=event.task),)
+            messages = (UserMessage(text=opening(event.earlier, event.task)),)
             weights = event.weights or state.weights
             return state._replace(
                 started=event, tools=event.tools, model=event.model, messages=messages, weights=weights
