@@ -43,11 +43,11 @@ Drive = Callable[[Orchestrator, "RunOptions", Watch], Awaitable["RunResult"]]
 
 async def chat(arguments: Namespace) -> int:
     """Reads lines until they end. Cards and servers that were changed meanwhile count from the next turn on."""
-    said = lines(PROMPT)
-    async with Files(arguments) as files:
-        if said.terminal and not arguments.quiet:
-            say(f"orchestrator chat with {arguments.agent}: /help says what can be typed, Ctrl-D ends")
-        with anyio.CancelScope() as scope:
+    with anyio.CancelScope() as scope:  # around the files: what is opened anew must be the last that was opened
+        async with Files(arguments) as files:
+            said = lines(PROMPT)
+            if said.terminal and not arguments.quiet:
+                say(f"orchestrator chat with {arguments.agent}: /help says what can be typed, Ctrl-D ends")
             talk = Conversation(arguments, files, said, scope.cancel)
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.interrupt)
             return await talk.hold()

@@ -3,16 +3,18 @@
 Nothing holds the event loop meanwhile, so that servers stay connected while a person thinks.
 """
 
+import asyncio
 import codecs
 import io
 import os
 import sys
 import termios
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import Protocol, cast
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Protocol, TypeVar, cast
 
-import anyio.to_thread
+_T = TypeVar("_T")
 
 
 class Lines(Protocol):
@@ -55,7 +57,7 @@ class TerminalLines:
         self._names = names
         with _without_interrupts():
             try:
-                return await anyio.to_thread.run_sync(input, self._prompt, abandon_on_cancel=True)
+                return await _typed(lambda: input(self._prompt))
             except EOFError:
                 print()
                 return None
@@ -93,13 +95,34 @@ class PlainLines:
     async def next(self, names: Sequence[str]) -> str | None:
         del names
         while "\n" not in self._held and not self._ended:
-            chunk = await anyio.to_thread.run_sync(_read, abandon_on_cancel=True)
+            chunk = await _typed(_read)
             self._held += self._decoder.decode(chunk, final=not chunk)
             self._ended = not chunk
         if not self._held:
             return None
         line, _, self._held = self._held.partition("\n")
         return line.removesuffix("\r")
+
+
+async def _typed(read: Callable[[], _T]) -> _T:
+    """What `read` gives, in a thread that nobody waits for when the chat is ended instead."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_T] = loop.create_future()
+
+    def settle(result: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(lambda: None if future.done() else result())
+
+    def work() -> None:
+        try:
+            found = read()
+        except Exception as error:  # noqa: BLE001 - it is raised where the line is waited for
+            settle(lambda error=error: future.set_exception(error))
+        else:
+            settle(lambda: future.set_result(found))
+
+    threading.Thread(target=work, name="lines", daemon=True).start()
+    return await future
 
 
 def _read() -> bytes:
