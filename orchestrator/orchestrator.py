@@ -186,15 +186,6 @@ class Orchestrator:
         """Waits for the servers that an agent may need. Raises `ConfigurationError` when it cannot run."""
         await self._parts.check(agent)
 
-    @property
-    def team(self) -> "Team":
-        """Who may call what, while it is open."""
-        return self._parts.team
-
-    async def check(self, agent: str) -> None:
-        """Waits for the servers that an agent may need. Raises `ConfigurationError` when it cannot run."""
-        await self._parts.check(agent)
-
 
 def _nobody(event: PublicEvent) -> None:
     del event

@@ -142,7 +142,7 @@ class Compacting:
         state = self._state
         first = state.window.through if state.window is not None else 1
         return Head(
-            task=state.run.task,
+            task=state.opening,
             pins=state.pins,
             before=state.window,
             leaving=state.messages[first:through],

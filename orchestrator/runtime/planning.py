@@ -87,7 +87,7 @@ def _of_parts(caller: Caller, state: RunState, parts: Mapping[str, Any]) -> list
     when the job was not split."""
     agents = {offer.tool.name: offer for offer in caller.offers.values() if offer.effect == "agent"}
     split = {name: part for name, each in parts.items() if (part := str(each).strip())}
-    job, steps = state.run.task, list[PlanStep]()
+    job, steps = state.opening, list[PlanStep]()
     for name, offer in agents.items():
         if split and name not in split:
             continue

@@ -64,7 +64,7 @@ def arguments(state: RunState, call: CallState) -> Mapping[str, Any]:
     assert call.step is not None, "only a step of a plan has a context"
     results = finished(state) | {each.step.id: each for each in state.calls if each.step is not None}
     given = [f"[{need}] {results[need].observation}" for need in call.step.needs if need in results]
-    whole = f"The whole job, of which this is a part: {state.run.task}" if is_led(state) else ""
+    whole = f"The whole job, of which this is a part: {state.opening}" if is_led(state) else ""
     parts = (call.step.arguments.get("context", ""), whole, "\n".join(["Results so far:", *given]) if given else "")
     context = "\n\n".join(part for part in parts if part)
     return {**call.step.arguments, **({"context": context} if context else {})}

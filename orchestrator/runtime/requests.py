@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from orchestrator.events import JournalEvent, ModelChanged, ModelIntent, RunForked, RunStarted, ToolsChanged
-from orchestrator.memory.conversation import opening
 from orchestrator.memory.prompt import ANSWER, Draft, Prompt
 from orchestrator.messages import UserMessage
 from orchestrator.models.base import Codec, ToolSpec
@@ -42,7 +41,7 @@ def draft_of(prompt: Prompt, state: RunState, *, closing: bool, images: Mapping[
     if closing and (prompt.weak or is_led(state)):
         return prompt.apart(facts(state), form=ANSWER, weights=state.weights)
     if is_led(state) and must_plan(state):
-        return prompt.apart(f"Job: {state.run.task}", tools=[PLAN], weights=state.weights)
+        return prompt.apart(f"Job: {state.opening}", tools=[PLAN], weights=state.weights)
     return prompt.draft(
         state.messages,
         cut=state.window,
@@ -79,7 +78,7 @@ def facts(state: RunState) -> str:
     """What a weak model answers from: the task, every good result, and what was wrong with its last answer, if any."""
     found = results(state)
     again = isinstance(last := state.messages[-1], UserMessage) and len(state.messages) > 1
-    parts = [*(["Facts:", *found] if found else []), f"Question: {opening(state.run.earlier, state.run.task)}"]
+    parts = [*(["Facts:", *found] if found else []), f"Question: {state.opening}"]
     return "\n".join([*parts, *([last.text] if again else [])])
 
 

@@ -71,7 +71,7 @@ async def _part(text: str, wanted: Wanted, caller: Caller) -> str:
 def _shown(state: RunState, id: str) -> str | None:
     """What was shown whole when it arrived, or the task; either may have left the window since."""
     if id == TASK_ID:
-        return state.run.task
+        return state.opening
     actions = (action for step in state.steps for action in step.actions)
     return next((action.observation for action in actions if id in (action.call.id, _name(state, action))), None)
 

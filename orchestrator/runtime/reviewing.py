@@ -50,7 +50,7 @@ def question(state: RunState, answer: str) -> dict[str, Any]:
         "Review the answer that another agent is about to give. Accept it when it does what its task asks; otherwise "
         "give the reasons, so that it can be mended."
     )
-    return {"task": task, "context": f"The task:\n{state.run.task}\n\nThe answer:\n{answer}"}
+    return {"task": task, "context": f"The task:\n{state.opening}\n\nThe answer:\n{answer}"}
 
 
 def verdict(review: CallState) -> tuple[bool, str]:

@@ -23,6 +23,7 @@ from orchestrator.events import (
     StopReason,
     WindowCut,
 )
+from orchestrator.memory.conversation import opening
 from orchestrator.messages import AssistantMessage, Cost, FinishReason, Message, ToolCall, Usage
 from orchestrator.models.counting import FRESH, Weights
 from orchestrator.runtime.breakers import Breakers
@@ -167,6 +168,11 @@ class RunState(NamedTuple):
         """The first event. Raises AssertionError before a run has started."""
         assert self.started is not None, "the run has not started"
         return self.started
+
+    @property
+    def opening(self) -> str:
+        """What the run begins with: its task, below what was said before in its conversation."""
+        return opening(self.run.earlier, self.run.task)
 
     @property
     def last_thought(self) -> str:

@@ -1,4 +1,4 @@
-"""What was said before in a conversation, as a run has it: in its first message, bounded, and after a resume as before."""
+"""What was said before in a conversation, as a run has it: bounded, and after a resume as before."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_it_is_bounded_and_the_newest_stays() -> None:
     many = [(f"question {n} " + "why " * 400, f"answer {n} " + "because " * 4000) for n in range(50)]
     said = earlier(many)
     assert fits(said, TOKENS + 50)
-    about, gap, *lines = said.split("\n")
+    _, gap, *lines = said.split("\n")
     found = [json.loads(line) for line in lines]
     assert 1 < len(found) < 10
     assert gap == f"[{50 - len(found)} earlier ones are left out]"
