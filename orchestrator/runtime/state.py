@@ -111,12 +111,12 @@ def decide(state: RunState) -> Step:
         return Fail(state.failure.kind, state.failure.error)
     if (tripped := state.breakers.tripped) is not None:
         return Stop(*tripped)
-    if state.ready or (is_led(state) and state.plans):
+    if state.ready:
         return _think(state, closing=True)
     limit = state.run.limits.steps
     if limit is not None and state.turn >= limit and state.attempts == 0:
         return Stop("max_steps", f"{limit} steps")
-    return _think(state)
+    return _think(state, closing=is_led(state) and not must_plan(state))
 
 
 def _think(state: RunState, *, closing: bool = False) -> Think:

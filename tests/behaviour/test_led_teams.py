@@ -9,8 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
+from orchestrator import Limits
 from orchestrator.cards import AgentCard
 from orchestrator.models.base import Mode
+from orchestrator.runtime.hooks import Decision, Moment, Redirect
 from tests.behaviour.stage import allow
 from tests.behaviour.test_modes import Served, in_words, requests
 from tests.support.model_server import ModelServer, model_server
@@ -126,6 +128,16 @@ def test_a_specialist_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:
         result = stage.run(JOB)
         assert (result.status, stage.effects) == ("finished", {"pay": 1})
         assert "store was stopped" in said(server.seen[-1])[1]
+
+
+def test_its_steps_are_limited(tmp_path: Path) -> None:
+    async def never_enough(moment: Moment) -> Decision | None:
+        return Redirect("Say more.") if moment.kind == "finishing" and moment.agent == "boss" else None
+
+    with served(tmp_path, team(SPLIT), BOSS, STORE, BANK) as (stage, server):
+        result = stage.run(JOB, limits=Limits(steps=4), hooks=[never_enough])
+        assert (result.stop_reason, result.own_usage.model_calls) == ("max_steps", 5)
+        assert said(server.seen[-1])[1].startswith("Facts:")
 
 
 def test_it_parks_and_goes_on(tmp_path: Path) -> None:

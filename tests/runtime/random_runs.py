@@ -10,6 +10,7 @@ from typing import Any, assert_never
 from hypothesis import strategies as st
 
 from orchestrator.events import (
+    AnswerReviewed,
     ApprovalAsked,
     ApprovalDecided,
     Event,
@@ -27,6 +28,7 @@ from orchestrator.events import (
     PlanMade,
     PlanStep,
     Question,
+    ReviewAsked,
     RunCancelled,
     RunFailed,
     RunFinished,
@@ -270,7 +272,19 @@ class Player:
             approved = self.chance(2)
             self.note(ApprovalDecided, call=call_id, approved=approved, digest=digest, arguments=edited, note="é")
 
+    def review(self) -> bool:
+        """Whether a review takes the place of the end."""
+        if self.state.review is not None:
+            self.note(AnswerReviewed, accepted=self.chance(2), by="judge", text="mend it")
+            return True
+        if self.state.reviewed or self.chance(2):
+            return False
+        self.note(ReviewAsked, call=f"t{self.state.turn}.review", tool="agents__judge", arguments={"task": "judge"})
+        return True
+
     def finish(self, step: Finish) -> None:
+        if step.status == "finished" and self.review():
+            return
         if step.status == "finished" and self.chance(6):
             self.note(HookApplied, hook="h", moment="finishing", decision="redirect", text="once more")
             return
