@@ -4,6 +4,7 @@
 what an earlier one wrote. `RunEvent` is what `Orchestrator.stream` yields. Times are seconds since the epoch.
 """
 
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -167,8 +168,18 @@ class ModelChanged(Event):
     weights: tuple[float, ...] = ()
 
 
+class Share(_Model):
+    """What an agent of another orchestrator may use, with all below it; None means no limit of that kind."""
+
+    tokens: int | None = None
+    cost: Decimal | None = None
+
+
 class ToolIntent(Event):
-    """Written before a call is sent. `key` is the idempotency key that goes with it."""
+    """Written before a call is sent. `key` is the idempotency key that goes with it.
+
+    `share` is there for an agent of another orchestrator. Until the call is answered, it counts as spent.
+    """
 
     type: Literal["tool.intent"] = "tool.intent"
     call: str
@@ -177,6 +188,7 @@ class ToolIntent(Event):
     effect: Effect
     attempt: int = 1
     key: str = ""
+    share: Share | None = None
 
 
 class Kept(_Model):
@@ -195,6 +207,7 @@ class Kept(_Model):
 
 class ToolResult(Event):
     """The one answer to a call. `usage` and `cost` are a child run's, over its whole tree; `child` is its run id.
+    `lost`: an agent of another orchestrator did not say what it used, so its share counts as spent.
 
     `error` is None when it worked, else a short kind: `tool_error`, `timeout`, `unavailable`, `invalid_arguments`,
     `unknown_tool`, `input_required` (the server asks for what nobody can give), `denied`, `withheld`, or a protocol
@@ -214,6 +227,7 @@ class ToolResult(Event):
     child: str | None = None
     usage: Usage | None = None
     cost: Cost | None = None
+    lost: bool = False
     chosen: tuple[str, ...] = ()
     short: str = ""
 
@@ -308,7 +322,8 @@ class InputAsked(Event):
     """A server needs a person before it goes on with a call: the questions of all rounds, those answered included.
 
     `state` goes back to the server with the answers to `round`. `restarts`: the server asks within the running call, so
-    an answer that comes when that has ended makes the call again from its beginning.
+    an answer that comes when that has ended makes the call again from its beginning. `usage` and `cost` are what an
+    agent of another orchestrator has used until then.
     """
 
     type: Literal["input.asked"] = "input.asked"
@@ -320,6 +335,8 @@ class InputAsked(Event):
     round: int = 1
     state: str | None = None
     restarts: bool = False
+    usage: Usage | None = None
+    cost: Cost | None = None
 
     @property
     def open(self) -> Question | None:

@@ -1,7 +1,7 @@
 """What a model reads and writes, in no vendor's words, and what it costs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -88,6 +88,12 @@ class Usage:
             tool_calls=self.tool_calls + other.tool_calls,
         )
 
+    def beyond(self, earlier: "Usage") -> "Usage":
+        """What came on top of an earlier count of the same; nothing where this one is smaller."""
+        return Usage(
+            **{each.name: max(0, getattr(self, each.name) - getattr(earlier, each.name)) for each in fields(self)}
+        )
+
     @property
     def tokens(self) -> int:
         """What `--max-tokens` counts: input (cached included) and output."""
@@ -103,6 +109,10 @@ class Cost:
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(amount=self.amount + other.amount, known=self.known and other.known)
+
+    def beyond(self, earlier: "Cost") -> "Cost":
+        """What came on top of an earlier count of the same."""
+        return Cost(amount=max(Decimal(0), self.amount - earlier.amount), known=self.known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

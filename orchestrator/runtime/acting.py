@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
@@ -32,19 +33,17 @@ from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.observing import observe
 from orchestrator.runtime.pinning import pin
 from orchestrator.runtime.recorder import Recorder
+from orchestrator.runtime.remote import NO_USE, Remote, Used
 from orchestrator.runtime.runstate import CallState
 from orchestrator.runtime.tree import CALLER, Caller, Tree
 from orchestrator.tools import results
 from orchestrator.tools.arguments import InvalidArguments, canonical
 from orchestrator.tools.calling import ROUNDS
 from orchestrator.tools.policy import Decision
-from orchestrator.tools.toolset import AGENTS, BUILTIN, Offer, Reply, instead, nearest
+from orchestrator.tools.toolset import BUILTIN, REPEATABLE, Offer, Reply, instead, nearest
 from orchestrator.tracing.port import ToolFacts, ToolOutcome
 
 logger = logging.getLogger(__name__)
-
-REPEATABLE: frozenset[Effect] = frozenset({"read", "idempotent", "agent"})
-"""Calls that are sent again when a process died while they were under way. An agent's goes on in its own journal."""
 
 EARLY: Effect = "read"
 """Calls that may start while the reply is still coming in: what changes anything waits until its intent is durable."""
@@ -60,6 +59,7 @@ class Acting:
         self._recorder = recorder
         self._ledger = ledger
         self._preparing = anyio.Lock()
+        self._remote = Remote(recorder, ledger)
         self._early: dict[str, list[Outcome]] = {}
         self._started: dict[str, int] = {}
         self._spawn: Callable[..., object] = lambda *_: None
@@ -108,7 +108,7 @@ class Acting:
             return ready
         while calls:
             found = [await self._prepare(call) for call in calls]
-            ready += [item for item in found if item is not None]
+            ready += await self._intended([item for item in found if item is not None])
             calls = plans.due(self._recorder.state)
         await self._recorder.save(durable=True)
         return ready
@@ -149,7 +149,32 @@ class Acting:
                 self._ask(call, wish, wish.offer.change)
                 return None
             self._agent.toolset.accept(wish.offer)
-        return self._intend(call, wish, attempt=call.attempt + 1)
+        return self._ready(call, wish)
+
+    async def _intended(self, calls: Sequence[Ready]) -> list[Ready]:
+        """Notes that calls will be sent, once there is room for what other orchestrators' agents may use."""
+        short = await self._remote.reserve(calls)
+        intended: list[Ready] = []
+        for item in calls:
+            share = self._remote.share(item.call)
+            if short is not None and item.wish.offer.remote and share is None:
+                told = results.failure(item.wish.offer.name, f"it was not called: {short.detail}")
+                self._answer(item.call, item.wish.offer.name, Refused(error=short.limit, observation=told))
+                continue
+            self._recorder.note(
+                self._recorder.make(
+                    ToolIntent,
+                    call=item.call,
+                    tool=item.wish.offer.name,
+                    arguments=item.wish.arguments,
+                    effect=item.wish.offer.effect,
+                    attempt=item.attempt,
+                    key=self._path(item.call),
+                    share=share,
+                )
+            )
+            intended.append(item)
+        return intended
 
     def _cut_off(self, call: CallState) -> bool:
         """Whether a reply ended at its output limit inside this call; what is missing must not be guessed."""
@@ -262,24 +287,19 @@ class Acting:
         if (decision := self._judge(wish, approved=True)).verdict == "deny":  # it may have been forbidden since
             self._refuse(call, Refused(error="denied", observation=words.denied(name, decision.reason)))
             return None
-        attempt = call.attempt + 1
-        if call.effect != "agent":  # an agent's call is not made again: its run goes on where it stopped
-            self._recorder.note(self._recorder.make(ToolRetried, call=call.call.id, tool=name, attempt=attempt))
-        return self._intend(call, wish, attempt=attempt)
+        if not (offer.inside and call.effect == "agent"):  # the run of an agent of ours goes on where it stopped
+            retried = self._recorder.make(ToolRetried, call=call.call.id, tool=name, attempt=call.attempt + 1)
+            self._recorder.note(retried)
+        return self._ready(call, wish)
 
-    def _intend(self, call: CallState, wish: Wish, *, attempt: int) -> Ready:
-        self._recorder.note(
-            self._recorder.make(
-                ToolIntent,
-                call=call.call.id,
-                tool=wish.offer.name,
-                arguments=wish.arguments,
-                effect=wish.offer.effect,
-                attempt=attempt,
-                key=self._path(call.call.id),
-            )
+    def _ready(self, call: CallState, wish: Wish) -> Ready:
+        return Ready(
+            call=call.call.id,
+            wish=wish,
+            attempt=call.attempt + 1,
+            changed=self._changed(call, wish),
+            aware=wish.offer.change,
         )
-        return Ready(call=call.call.id, wish=wish, changed=self._changed(call, wish), aware=wish.offer.change)
 
     def _changed(self, call: CallState, wish: Wish) -> bool:
         if call.phase in ("asked", "planned") and not self._tree.hooks:
@@ -300,16 +320,21 @@ class Acting:
         )
 
     def _refuse(self, call: CallState, refused: Refused) -> None:
+        lost = call.share is not None  # nobody comes back for what a remote agent may have used until now
+        self._answer(call.call.id, call.call.name, refused, lost=lost)
+
+    def _answer(self, call: str, tool: str, refused: Refused, *, lost: bool = False) -> None:
         """Answers a call that is not sent. Its span says why, so that the trace shows every call of the model."""
-        with self._tree.tracer.tool(self._facts(call.call.id, call.call.name)) as scope:
+        with self._tree.tracer.tool(self._facts(call, tool)) as scope:
             scope.settle(ToolOutcome(text=refused.observation, error=refused.error))
         self._recorder.note(
             self._recorder.make(
                 ToolResult,
-                call=call.call.id,
-                tool=call.call.name,
+                call=call,
+                tool=tool,
                 observation=refused.observation,
                 error=refused.error,
+                lost=lost,
             )
         )
 
@@ -351,8 +376,11 @@ class Acting:
         assert reply is not None, "an execution that is done has a reply"
         if reply.waiting:
             return
+        offer = ready.wish.offer
+        used = self._used(ready, reply)
         if reply.asked is not None:
-            if self._asking.note(ready.call, ready.wish.offer.server.name, reply.asked):
+            rounds = None if offer.remote else ROUNDS
+            if self._asking.note(ready.call, offer.server.name, reply.asked, used, rounds=rounds):
                 return
             problem = f"its server asked a person for more input {ROUNDS} times"
             reply = Reply(parts=(results.failure(ready.wish.offer.name, problem),), error="input_required", meta={})
@@ -360,7 +388,6 @@ class Acting:
             made, revision = reply.meta[wire.PLAN], self._recorder.state.plans
             self._recorder.note(self._recorder.make(PlanMade, call=ready.call, revision=revision, **made))
             return
-        spent = wire.spent(reply.meta) if ready.wish.offer.effect == "agent" else None
         call = self._asking.find(ready.call)
         refused = call is not None and call.input is not None and call.input.refused
         before = words.remarks(call, ready.wish.arguments if ready.changed else None)
@@ -374,15 +401,23 @@ class Acting:
                 kept=observed.kept,
                 error="denied" if refused and reply.error == "tool_error" else reply.error,
                 seconds=outcome.seconds,
-                child=spent.run if spent is not None else None,
-                usage=spent.usage if spent is not None else None,
-                cost=spent.cost if spent is not None else None,
+                child=used.run,
+                usage=used.usage,
+                cost=used.cost,
+                lost=used.lost,
                 chosen=wire.chosen(reply.meta) if ready.wish.offer.server.name == BUILTIN else (),
-                short=_short(call, spent, reply),
+                short=_short(call, used.stopped, reply),
             )
         )
         if ready.wish.offer.server.name == BUILTIN and (text := reply.meta.get(wire.PINNED)):
             pin(self._recorder, str(text), "model")
+
+    def _used(self, ready: Ready, reply: Reply) -> Used:
+        """What an agent that was called says it used."""
+        if ready.wish.offer.remote:
+            return self._remote.settle(ready.call, reply)
+        spent = wire.spent(reply.meta) if ready.wish.offer.effect == "agent" else None
+        return NO_USE if spent is None else Used.of(spent)
 
     async def _execute(self, wish: Wish, call: str, outcome: Outcome) -> None:
         """One call inside its span."""
@@ -406,24 +441,28 @@ class Acting:
         )
 
     async def _send(self, wish: Wish, call: str, aware: str) -> Reply:
-        """A call that stays inside holds no slot, so that nesting cannot deadlock; it minds the time itself."""
-        if wish.offer.server.name in (AGENTS, BUILTIN):
+        """A call that stays inside holds no slot, so that nesting cannot deadlock; it minds the time itself. No agent's
+        does, and another orchestrator's has the time that is left: its share bounds it, and it is told that time.
+        """
+        offer = wish.offer
+        if offer.inside:
             return await self._call_inside(wish, call)
-        meta = {wire.KEY: self._path(call)}
+        meta = {wire.KEY: self._path(call)} | (self._remote.limits(call) if offer.remote else {})
+        timeout = None if offer.remote else self._tree.tool_timeout
         with anyio.CancelScope(deadline=self._ledger.deadline) as scope:  # waiting for a turn takes of its time as well
-            async with self._tree.slots:
+            async with nullcontext() if offer.remote else self._tree.slots:
                 await self._tree.hold()
-                given = self._asking.given(call, wish.offer.server.name, scope)
+                given = self._asking.given(call, offer.server.name, scope)
                 reply = await self._agent.toolset.call(
-                    wish.offer, wish.arguments, timeout=self._tree.tool_timeout, meta=meta, given=given, aware=aware
+                    offer, wish.arguments, timeout=timeout, meta=meta, given=given, aware=aware
                 )
             if self._asking.errors:
                 raise self._asking.errors[0]
             if reply.error == "unavailable":
-                return replace(reply, parts=(reply.text + instead(wish.offer, self._agent.offers.values()),))
+                return replace(reply, parts=(reply.text + instead(offer, self._agent.offers.values()),))
             return reply
         problem = "the run's time was up before it answered; the call was stopped"
-        return Reply(parts=(results.failure(wish.offer.name, problem),), error="timeout", meta={})
+        return Reply(parts=(results.failure(offer.name, problem),), error="timeout", meta={})
 
     async def _call_inside(self, wish: Wish, call: str) -> Reply:
         """Calls an agent or a built-in tool, which see who calls. What ends an agent's driving ends its callers'."""
@@ -450,12 +489,12 @@ class Acting:
         return reply
 
 
-def _short(call: CallState | None, spent: wire.Spent | None, reply: Reply) -> str:
+def _short(call: CallState | None, stopped: str, reply: Reply) -> str:
     """What a result that is no error lacks."""
     if reply.error is not None:
         return ""
-    if spent is not None and spent.status == "stopped":
-        return f"a partial result: {spent.stop_reason}"
+    if stopped:
+        return f"a partial result: {stopped}"
     check = call.step.check if call is not None and call.step is not None else ""
     return "" if check.casefold() in reply.text.casefold() else f"it does not hold {check!r}"
 

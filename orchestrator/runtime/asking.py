@@ -13,6 +13,7 @@ from orchestrator.events import ApprovalDecided, InputAsked, Question
 from orchestrator.runtime import wire
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.recorder import Recorder
+from orchestrator.runtime.remote import NO_USE, Used
 from orchestrator.runtime.result import request_of
 from orchestrator.runtime.runstate import CallState
 from orchestrator.runtime.tree import Tree
@@ -81,14 +82,16 @@ class Asking:
             return Given(ask=ask)
         return Given(answers=asked.questions, state=asked.state, round=asked.round, ask=ask)
 
-    def note(self, call: str, server: str, asked: Asked) -> bool:
-        """Notes what a server asks for a call, unless that is noted already; False when it has asked too often."""
+    def note(self, call: str, server: str, asked: Asked, used: Used = NO_USE, *, rounds: int | None = ROUNDS) -> bool:
+        """Notes what a server asks for a call, unless that is noted already; False when it has asked more than `rounds`
+        times. `used` is what a remote agent has used until now.
+        """
         found = self.find(call)
         assert found is not None, "what has been sent is in the state"
         if found.phase == "waiting":
             return True
         earlier, number = ((), 1) if found.input is None else (found.input.questions, found.input.round + 1)
-        if number > ROUNDS:
+        if rounds is not None and number > rounds:
             return False
         arguments = dict(found.arguments or {})
         new = [
@@ -108,6 +111,8 @@ class Asking:
                 round=number,
                 state=asked.state,
                 restarts=asked.restarts,
+                usage=used.usage,
+                cost=used.cost,
             )
         )
         return True

@@ -26,13 +26,15 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A call whose intent is noted. `changed`: a person or a hook sent other arguments than the model asked for.
+    """A call that is about to be sent, for the `attempt`th time.
 
-    `aware` is the change of the tool, by its server, that the decision took into account.
+    `changed`: a person or a hook sent other arguments than the model asked for. `aware` is the change of the tool, by
+    its server, that the decision took into account.
     """
 
     call: str
     wish: Wish
+    attempt: int = 1
     changed: bool = False
     aware: str = ""
 

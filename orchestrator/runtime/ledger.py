@@ -5,14 +5,18 @@ reported; children that run at once therefore never overshoot a limit together. 
 others hold reservations, a call waits for them to settle.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 
 import anyio
 
-from orchestrator.events import Limits, StopReason
+from orchestrator.events import Limits, Share, StopReason
 from orchestrator.messages import Cost, Prices, Usage
+
+CENT = Decimal("0.000001")
+"""US dollars: shares of a limit on cost are rounded down to this."""
 
 LEAST_OUTPUT = 256
 """Tokens: an output limit is not shrunk below this to fit a budget; the call is refused instead."""
@@ -31,6 +35,11 @@ class Amount:
 
     def __sub__(self, other: "Amount") -> "Amount":
         return Amount(tokens=self.tokens - other.tokens, cost=self.cost - other.cost, calls=self.calls - other.calls)
+
+
+def amount_of(usage: Usage, cost: Cost) -> Amount:
+    """What was used, as limits count it."""
+    return Amount(tokens=usage.tokens, cost=cost.amount, calls=usage.model_calls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +65,14 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A reservation: exactly one `Ledger.settle` ends it. `output` may be smaller than what was asked for."""
+    """A reservation: exactly one `Ledger.settle` or `Ledger.charge` ends it.
+
+    `output` may be smaller than what was asked for. `share` is what it means for an agent of another orchestrator.
+    """
 
     output: int
     amount: Amount
+    share: Share | None = None
 
 
 class Ledger:
@@ -78,6 +91,7 @@ class Ledger:
         self.outer = outer
         self.spent = spent or Amount()
         self.reserved = Amount()
+        self.working = 0
         self.deadline = min(
             float("inf") if seconds is None else anyio.current_time() + seconds,
             float("inf") if outer is None else outer.deadline,
@@ -114,13 +128,54 @@ class Ledger:
 
     def settle(self, grant: Grant, usage: Usage | None, cost: Cost | None) -> None:
         """Puts what was really spent in the place of a reservation; None for a request that cost nothing."""
-        real = Amount()
-        if usage is not None:
-            real = Amount(tokens=usage.tokens, cost=cost.amount if cost is not None else Decimal(0), calls=1)
+        real = Amount() if usage is None else amount_of(usage, cost or Cost())
         for ledger in self._chain():
             ledger.reserved -= grant.amount
             ledger.spent += real
         self._wake()
+
+    async def share(self, calls: int, at_once: int) -> list[Grant] | Refusal:
+        """Takes for each of `calls` to agents of other orchestrators what is left, divided by the calls open now.
+
+        `at_once` are all calls of agents of that turn. Other agents at work in the tree count as well, each at its
+        level. Where too little is left only because others hold reservations, it waits for them.
+        """
+        while True:
+            tokens, cost = self._fair(at_once)
+            little = (tokens is not None and tokens < LEAST_OUTPUT) or (cost is not None and cost <= 0)
+            if not little or not self._held():
+                break
+            await self._root()._changed.wait()
+        if (refusal := self.exhausted()) is not None:
+            return refusal
+        share = Share(tokens=tokens, cost=cost)
+        amount = Amount(tokens=tokens or 0, cost=cost or Decimal(0))
+        for ledger in self._chain():
+            for _ in range(calls):
+                ledger.reserved += amount
+        return [Grant(output=0, amount=amount, share=share) for _ in range(calls)]
+
+    def set_aside(self, amount: Amount) -> None:
+        """Counts as spent what may still be used while nobody knows when: nobody waits for it to come back."""
+        for ledger in self._chain():
+            ledger.spent += amount
+
+    def again(self, grant: Grant) -> None:
+        """A call goes on whose reservation had been set aside."""
+        for ledger in self._chain():
+            ledger.spent -= grant.amount
+            ledger.reserved += grant.amount
+
+    @contextmanager
+    def at_work(self) -> Generator[None]:
+        """The time in which its agent may spend."""
+        if self.outer is not None:
+            self.outer.working += 1
+        try:
+            yield
+        finally:
+            if self.outer is not None:
+                self.outer.working -= 1
 
     def exhausted(self) -> Refusal | None:
         """The limit that not even the smallest call fits under."""
@@ -145,6 +200,24 @@ class Ledger:
             yield ledger
             ledger = ledger.outer
 
+    def _fair(self, calls: int) -> tuple[int | None, Decimal | None]:
+        """One part in so many of what may be taken now, in this ledger and in all around it."""
+        tokens: list[int] = []
+        cost: list[Decimal] = []
+        parts = calls
+        for ledger in self._chain():
+            parts *= max(1, ledger.working if ledger is not self else 1)
+            taken = ledger.spent + ledger.reserved
+            if ledger.limits.tokens is not None:
+                tokens.append(max(0, ledger.limits.tokens - taken.tokens) // parts)
+            if ledger.limits.cost is not None:
+                left = max(Decimal(0), Decimal(str(ledger.limits.cost)) - taken.cost) / parts
+                cost.append(left.quantize(CENT, ROUND_DOWN))
+        return min(tokens, default=None), min(cost, default=None)
+
+    def _held(self) -> bool:
+        return any(ledger.reserved != Amount() for ledger in self._chain())
+
     def _root(self) -> "Ledger":
         *_, root = self._chain()
         return root
@@ -162,8 +235,7 @@ class Ledger:
 
     def _may_fit(self, amount: Amount) -> bool:
         """Whether there would be room if every reservation came back in full; without any there is no use waiting."""
-        held = any(ledger.reserved.calls for ledger in self._chain())
-        return held and self._short(amount, reserved=False) is None
+        return self._held() and self._short(amount, reserved=False) is None
 
     def _short(self, amount: Amount, *, reserved: bool = True) -> Refusal | None:
         for ledger in self._chain():

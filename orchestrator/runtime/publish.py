@@ -57,6 +57,9 @@ def public(event: JournalEvent, before: RunState, after: RunState) -> Iterator[P
         yield StateEvent(
             run_id=run_id, agent=agent, step=step, trace_id=trace_id, state=after.name, previous=previous, at=event.at
         )
+    if after.remote != before.remote:
+        more, paid = after.remote.beyond(before.remote), after.remote_cost.beyond(before.remote_cost)
+        yield UsageEvent(run_id=run_id, agent=agent, step=step, trace_id=trace_id, usage=more, cost=paid)
     match event:
         case ModelResult() | MemoryCompacted():
             yield UsageEvent(

@@ -133,9 +133,8 @@ def _replay(run: str, tree: Mapping[str, Sequence[JournalEvent]], states: Mappin
     for event in tree[run]:
         reader.read(event)
     for call in reader.calls.values():
-        call.run_id = call.run_id or (child if (child := f"{run}/{call.call}") in tree else None)
-        if call.run_id is not None and call.run_id in tree:
-            call.run = _replay(call.run_id, tree, states)
+        if (child := f"{run}/{call.call}") in tree:  # the run of another orchestrator's agent is not here
+            call.run_id, call.run = child, _replay(child, tree, states)
     result, started = run_result(run, states), states[run].run
     return ReplayedRun(
         run_id=run,

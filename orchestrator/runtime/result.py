@@ -152,10 +152,10 @@ def request_of(state: RunState, call: CallState, *, running: bool = False) -> Ap
 
 
 def totals(states: Iterable[RunState]) -> tuple[Usage, Cost]:
-    """What these runs used themselves, added up."""
+    """What these runs used themselves and through agents of other orchestrators, added up."""
     usage, cost = Usage(), Cost()
     for state in states:
-        usage, cost = usage + state.own, cost + state.own_cost
+        usage, cost = usage + state.own + state.remote, cost + state.own_cost + state.remote_cost
     return usage, cost
 
 

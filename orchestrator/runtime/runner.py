@@ -14,12 +14,13 @@ from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.delegation import Answer, answer_of
 from orchestrator.runtime.forking import Fork
 from orchestrator.runtime.journal import Journal
-from orchestrator.runtime.ledger import Amount, Ledger
+from orchestrator.runtime.ledger import Amount, Ledger, amount_of
 from orchestrator.runtime.loop import Loop
 from orchestrator.runtime.offered import Offered, specs_of
 from orchestrator.runtime.pinning import pin, pin_words
 from orchestrator.runtime.plans import is_led
 from orchestrator.runtime.recorder import Recorder
+from orchestrator.runtime.remote import DEEPEST
 from orchestrator.runtime.requests import results
 from orchestrator.runtime.result import status_of, totals
 from orchestrator.runtime.runstate import RunState
@@ -32,9 +33,6 @@ from orchestrator.tracing.logs import about
 from orchestrator.tracing.port import RunFacts, RunOutcome
 
 logger = logging.getLogger(__name__)
-
-DEEPEST = 3
-"""Levels of agents below the top one."""
 
 ModelsFor = Callable[[AgentCard], Sequence[Choice]]
 
@@ -117,7 +115,8 @@ class Runner:
             elif launch.fork is None:
                 recorder.note(recorder.make(RunResumed, fence=tree.claim.fence))
                 _tell_other_model(agent, recorder)
-            await _drive(Loop(tree, agent, recorder, ledger), recorder, tree)
+            with ledger.at_work():
+                await _drive(Loop(tree, agent, recorder, ledger), recorder, tree)
             scope.settle(outcome_of(launch.run, tree.states))
         return recorder.state
 
@@ -255,7 +254,8 @@ def _spent(states: Iterable[RunState]) -> Amount:
     """What earlier sittings cost, requests whose reply was lost at their worst."""
     amount = Amount()
     for state in states:
-        amount += Amount(tokens=state.own.tokens, cost=state.own_cost.amount, calls=state.own.model_calls)
-        for reservation in state.unsettled:
-            amount += Amount(tokens=reservation.tokens, cost=reservation.cost.amount, calls=1)
+        amount += amount_of(state.own, state.own_cost) + amount_of(state.remote, state.remote_cost)
+        away = [call.at_stake for call in state.calls if call.phase != "answered" and call.at_stake is not None]
+        for reservation in (*state.unsettled, *away):
+            amount += Amount(tokens=reservation.tokens, cost=reservation.cost.amount, calls=reservation.calls)
     return amount

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
 from orchestrator.events import (
@@ -19,6 +20,7 @@ from orchestrator.events import (
     RunFinished,
     RunParked,
     RunStarted,
+    Share,
     StateName,
     StopReason,
     WindowCut,
@@ -36,7 +38,8 @@ class CallState(NamedTuple):
     was sent, and its server asked a person for more.
 
     `planned`: it is the `step` of a plan that waits for others, or the call of `plan` while its steps (`plan`) are
-    carried out. `short` says what a good result lacks. `review`: it asks for a verdict on the final answer.
+    carried out. `short` says what a good result lacks. `review`: it asks for a verdict on the final answer. `share` is
+    what an agent of another orchestrator may use, `usage` and `cost` what it has used, by its last word.
     """
 
     call: ToolCall
@@ -60,6 +63,17 @@ class CallState(NamedTuple):
     reused: tuple[str, ...] = ()
     began: float = 0.0
     review: bool = False
+    share: Share | None = None
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+
+    @property
+    def at_stake(self) -> "Reservation | None":
+        """What the agent of another orchestrator may still use of its share; None for any other call."""
+        if self.share is None:
+            return None
+        cost = max(Decimal(0), (self.share.cost or Decimal(0)) - self.cost.amount)
+        return Reservation(tokens=max(0, (self.share.tokens or 0) - self.usage.tokens), cost=Cost(amount=cost), calls=0)
 
     @property
     def is_error(self) -> bool:
@@ -77,21 +91,30 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """What an unsettled model request may cost at worst."""
+    """What a model request, or an agent of another orchestrator, may cost at worst; it is not settled."""
 
     tokens: int
     cost: Cost
+    calls: int = 1
 
 
 class RunState(NamedTuple):
     """Everything that is known of a run. `messages` is the whole transcript after the system prompt.
 
     `tools` is the body of the tool list in force, by hash. `model` is the name of the one in use, `spec` what it is
+<<<<<<< HEAD
     called in the configuration, empty for the one that the run began with. `checked`: the answer is what the card's
     `output` asks for; `sent_back`: an earlier one was not. `cut` are the pieces of an answer that is not whole
     yet: each ended at its output limit. `ready`: a weak model is done, and its answer is asked for.
     `plans` is how many were made; `planning`: the turn can only make one. `review` is what the reviewer said to the
     answer, `reviewed`: it is judged; `reviews` is how many were sent back.
+=======
+    called in the configuration, empty for the one that the run began with. `children` is what agents of this process
+    used, `remote` those of other orchestrators. `checked`: the answer is what the card's `output` asks for;
+    `sent_back`: an earlier one was not. `cut` are the pieces of an answer that is not whole yet: each ended at its
+    output limit. `ready`: a weak model is done, and its answer is asked for.
+    `plans` is how many were made; `planning`: the turn can only make one.
+>>>>>>> e176353 (Agents of other orchestrators: what they may use is set aside before, and settled after)
 
     `window` is where that begins. `summarising` is asked for, at the worst price `held`; `summary` is ready and
     waits for the next cut. `ceiling`: more tokens than this are refused by the model's server; 0: not known.
@@ -114,6 +137,8 @@ class RunState(NamedTuple):
     own_cost: Cost = Cost()
     children: Usage = Usage()
     children_cost: Cost = Cost()
+    remote: Usage = Usage()
+    remote_cost: Cost = Cost()
     breakers: Breakers = Breakers()
     outstanding: Reservation | None = None
     lost: tuple[Reservation, ...] = ()
@@ -152,11 +177,11 @@ class RunState(NamedTuple):
     @property
     def usage(self) -> Usage:
         """The agent's own and that of all agents below it."""
-        return self.own + self.children
+        return self.own + self.children + self.remote
 
     @property
     def cost(self) -> Cost:
-        return self.own_cost + self.children_cost
+        return self.own_cost + self.children_cost + self.remote_cost
 
     @property
     def unsettled(self) -> tuple[Reservation, ...]:

@@ -207,6 +207,8 @@ def _forked(state: RunState) -> RunState:
         own_cost=Cost(),
         children=Usage(),
         children_cost=Cost(),
+        remote=Usage(),
+        remote_cost=Cost(),
         lost=(),
         held=None,
         active=0.0,
@@ -322,6 +324,7 @@ def _apply_tool(state: RunState, event: ToolIntent | ToolResult | ToolInDoubt | 
                 attempt=event.attempt,
                 effect=event.effect,
                 arguments=event.arguments,
+                share=event.share,
             )
         case ToolRetried():
             return state
@@ -330,10 +333,9 @@ def _apply_tool(state: RunState, event: ToolIntent | ToolResult | ToolInDoubt | 
                 _update(state, event.call, phase="answered", observation=event.observation, error="in_doubt")
             )
         case ToolResult():
-            state = state._replace(
-                children=state.children + (event.usage or Usage()),
-                children_cost=state.children_cost + (event.cost or Cost()),
-            )
+            state = _spent_below(state, event.call, event.usage, event.cost)
+            if event.lost and (found := _call(state, event.call)) is not None and found.at_stake is not None:
+                state = state._replace(lost=(*state.lost, found.at_stake))
             return _answered(
                 _update(
                     state,
@@ -376,9 +378,9 @@ def _apply_approval(state: RunState, event: ApprovalAsked | InputAsked | Approva
                 digest=event.digest,
             )
         case InputAsked():
-            return _asks(state, event.call, event)
+            return _asks(_spent_below(state, event.call, event.usage, event.cost), event.call, event)
         case ApprovalDecided():
-            call = next((item for item in state.calls if item.call.id == event.call), None)
+            call = _call(state, event.call)
             if call is None or call.phase != "waiting" or call.digest != event.digest:
                 return state  # the first verdict stands, and one on other arguments is none
             if call.input is not None:
@@ -386,6 +388,18 @@ def _apply_approval(state: RunState, event: ApprovalAsked | InputAsked | Approva
             phase = "approved" if event.approved else "denied"
             arguments = call.arguments if event.arguments is None else event.arguments
             return _update(state._replace(name="ACTING"), event.call, phase=phase, note=event.note, arguments=arguments)
+
+
+def _spent_below(state: RunState, call: str, usage: Usage | None, cost: Cost | None) -> RunState:
+    """What the agent that was called has used. One of another orchestrator may say so again, and says the total."""
+    found = _call(state, call)
+    if usage is None or cost is None or found is None:
+        return state
+    if found.share is None:
+        return state._replace(children=state.children + usage, children_cost=state.children_cost + cost)
+    more, paid = usage.beyond(found.usage), cost.beyond(found.cost)
+    state = state._replace(remote=state.remote + more, remote_cost=state.remote_cost + paid)
+    return _update(state, call, usage=found.usage + more, cost=found.cost + paid)
 
 
 def _asks(state: RunState, call: str, asked: InputAsked, *, held: bool = False) -> RunState:
@@ -413,6 +427,10 @@ def _apply_hook(state: RunState, event: HookApplied) -> RunState:
     if event.moment == "finishing":
         return state._replace(answer=event.text, checked=False)
     return state
+
+
+def _call(state: RunState, call: str) -> CallState | None:
+    return next((item for item in state.calls if item.call.id == call), None)
 
 
 def _update(state: RunState, call: str, **changes: Any) -> RunState:

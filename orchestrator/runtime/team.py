@@ -95,7 +95,8 @@ class Team:
     def _make(self, card: AgentCard, *, agents: bool, most: int | None, weak: bool) -> Kit:
         called = self._agents_of(card) if agents else []
         by_tool = {offer.tool.name: offer for offer in self.toolset.offers([AGENTS])}
-        there = {offer.name: offer for offer in self.toolset.offers(self.servers_of(card))}
+        offers = self.toolset.offers(self.servers_of(card))
+        there = {offer.name: offer for offer in offers if agents or not offer.remote}
         chosen = select(card, [CardOffer(o.server.name, o.tool.name, o.name) for o in there.values()], self.bundled)
         many = 0 < min(self._most, most or self._most) < len(chosen)
         theirs = [there[each.name] for each in chosen]

@@ -1,10 +1,11 @@
 """What calls and results of agents carry in `_meta`."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from hashlib import sha256
 from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.events import Question, Status, StopReason
 from orchestrator.messages import Cost, Usage
@@ -41,7 +42,7 @@ class Spent(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    run: str
+    run: str = Field(max_length=200)
     status: Status
     stop_reason: StopReason
     usage: Usage
@@ -68,6 +69,8 @@ def digest_of_question(tool: str, arguments: Mapping[str, Any], question: Questi
 def spent(meta: Mapping[str, Any]) -> Spent | None:
     """Reads what an agent's result says it used; None when it says nothing that can be read."""
     try:
-        return Spent.model_validate(meta[SPENT])
+        found = Spent.model_validate(meta[SPENT])
     except (KeyError, ValidationError):
         return None
+    sound = found.cost.amount >= 0 and all(value >= 0 for value in asdict(found.usage).values())
+    return found if sound else None  # what is below nothing would give back what others have spent

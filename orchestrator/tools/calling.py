@@ -115,7 +115,7 @@ async def converse(send: Send, given: Given) -> CallToolResult | Asked:
         if result.input_requests:
             asked = questions(result.input_requests)
             if (again := answered(asked, known)) is None:
-                return Asked(questions=asked, state=state)
+                return Asked(questions=asked, state=state, meta=result.meta or {})
             responses = _responses(again)
         else:
             await anyio.sleep(pause)  # the protocol has no event for "now it is ready"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,12 +24,13 @@ class Unanswerable(Exception):
 class Asked:
     """What a server needs of a person before it goes on. `state` goes back to it with the answers.
 
-    `restarts`: it asked within the call, which has been stopped.
+    `restarts`: it asked within the call, which has been stopped. `meta` is what it sent beside its questions.
     """
 
     questions: tuple[Question, ...]
     state: str | None = None
     restarts: bool = False
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def question(key: str, params: ElicitRequestFormParams | ElicitRequestURLParams) -> Question:

@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 Trust = Literal["ask", "report", "own"]
 """What a change of a known tool needs: a person's approval, a warning, or nothing, as the server is a part of us."""
 
+ORCHESTRATOR = "orchestrator"
+"""The experimental capability of a server whose tools are agents: they take our limits and say what they spent."""
+
 LONGEST_QUOTE = 300
 MOST_GONE = 500
 """Tools that a server does not list any more and whose definitions are kept, lest they come back changed."""
@@ -67,6 +70,11 @@ class Listing:
     @property
     def about(self) -> str:
         return self._record.about
+
+    @property
+    def agents(self) -> bool:
+        """Whether its tools are agents: it says that it is an orchestrator."""
+        return self._record.agents
 
     @property
     def seen(self) -> bool:
@@ -119,6 +127,7 @@ class Listing:
         same = hello is ASK or found is not None or server == self._record.server
         self._record.era = client.protocol_version if same else ""
         self._record.server, self._record.about = server, about(client)
+        self._record.agents = ORCHESTRATOR in (client.server_capabilities.experimental or {})
         self._record.discover = None if found is None else written(found)
 
     def _judge(self, name: str, definition: Definition) -> None:

@@ -26,7 +26,7 @@ from typing import Literal
 from mcp_types import Tool
 
 from orchestrator.config import PolicySettings, RoleSettings, ServerSettings
-from orchestrator.tools.toolset import BUILTIN, NOTES, Offer
+from orchestrator.tools.toolset import AGENTS, BUILTIN, NOTES, Offer
 
 Mode = Literal["ask", "all", "none"]
 Verdict = Literal["allow", "ask", "deny"]
@@ -61,7 +61,7 @@ class Policy:
         notes = offer.server.name == BUILTIN and offer.tool.name in NOTES
         if offer.server.name == BUILTIN and offer.effect == "read" and not notes:
             return Decision("allow", "it shows what the run has already")
-        for role in roles if offer.effect != "agent" else ():
+        for role in roles if not _ours(offer) else ():
             if not _matches(offer, self.roles[role].tools if role in self.roles else ()):
                 return Decision("deny", f"the role {role!r} does not have this tool")
         if _matches(offer, self.rules.deny):
@@ -75,7 +75,7 @@ class Policy:
         server = self.servers.get(offer.server.name)
         if _matches(offer, self.rules.allow) or (server is not None and _own(offer, server.auto_approve)):
             return Decision("allow", "the configuration allows it")
-        if offer.effect == "agent":
+        if _ours(offer):
             return Decision("allow", "an agent's own calls are judged in turn")
         if notes:
             return Decision("allow", "notes are turned on, and nothing else is changed")
@@ -93,10 +93,15 @@ def _by_annotation(tool: Tool, *, bundled: bool) -> Decision:
     return Decision("ask", "it may change or send something")
 
 
+def _ours(offer: Offer) -> bool:
+    """Whether it is an agent of this process. One of another orchestrator is a tool like any other."""
+    return offer.server.name == AGENTS
+
+
 def _matches(offer: Offer, globs: Iterable[str]) -> bool:
     """Whether a glob over `server__tool` means this tool; an agent may be meant by its name alone."""
     names = [offer.name, f"{offer.server.name}__{offer.tool.name}"]
-    if offer.effect == "agent":
+    if _ours(offer):
         names.append(offer.tool.name)
     return any(fnmatchcase(name, glob) for glob in globs for name in names)
 

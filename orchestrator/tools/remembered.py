@@ -37,7 +37,7 @@ class Record:
     `listed` are the tools of its last list, in its order; None: it was never seen. `known` holds the definitions that
     are taken as the tools', also of some that it does not list at the moment; `changed` what it says instead by now.
     `era` is the protocol version that was agreed upon with the server that calls itself `server`, `discover` what it
-    said of itself, from 2026-07-28 on, and `about` its words for people.
+    said of itself, from 2026-07-28 on, and `about` its words for people. `agents`: it is an orchestrator, too.
     """
 
     listed: list[str] | None = None
@@ -46,6 +46,7 @@ class Record:
     era: str = ""
     server: dict[str, Any] | None = None
     about: str = ""
+    agents: bool = False
     discover: dict[str, Any] | None = None
 
 
@@ -94,7 +95,11 @@ def _read(data: bytes) -> Record:
         raise ValueError("another version wrote it")
     names, known, changed = values["listed"], values["known"], values["changed"]
     sound = (
-        isinstance(values["era"], str) and isinstance(values["about"], str) and _is_table(known) and _is_table(changed)
+        isinstance(values["era"], str)
+        and isinstance(values["about"], str)
+        and isinstance(values["agents"], bool)
+        and _is_table(known)
+        and _is_table(changed)
     )
     if not (sound and (names is None or (is_list(names) and all(name in known for name in names)))):
         raise ValueError("it has another form than we write")

@@ -41,8 +41,8 @@ STALE = -32600
 """Beside a message about the session: an HTTP server was started anew and does not know our session."""
 
 
-class _WentAway(ToolUnavailable):
-    """The server went away while the call was under way."""
+class WentAway(ToolUnavailable):
+    """The server went away while the call was under way: it may have begun."""
 
 
 class ToolChanged(Exception):
@@ -163,11 +163,14 @@ class Server:
         limit = self.terms.timeout or timeout
         try:
             return await self._call(await self._ready(tool, aware), tool, arguments, limit, meta, given)
-        except _WentAway:
+        except WentAway:
             if not repeatable or self._stopped:
                 raise
             logger.info("server %s went away; %s is called once more", self.name, tool)
-        return await self._call(await self._ready(tool, aware), tool, arguments, limit, meta, given)
+        try:
+            return await self._call(await self._ready(tool, aware), tool, arguments, limit, meta, given)
+        except ToolUnavailable as error:
+            raise WentAway(self.name, str(error)) from error
 
     async def _ready(self, tool: str, aware: str) -> Client:
         """The connection on which a call may be made. Raises as `call` does."""
@@ -190,7 +193,7 @@ class Server:
         try:
             async with self._line.turn():
                 clock = Clock(limit)
-                patient = limit is not None and fits(tool, self.terms.long_running)
+                patient = limit is not None and (self.listing.agents or fits(tool, self.terms.long_running))
                 send = _sender(client, tool, arguments, _meta(meta), clock if patient else None)
                 modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
                 return await self._line.call(send, given, clock, modern=modern)
@@ -198,7 +201,7 @@ class Server:
             stale = error.error.code == STALE and "session" in error.error.message.lower()
             if stale or error.error.code == CLOSED:
                 self._lose(client, "it went away")
-                raise _WentAway(
+                raise WentAway(
                     self.name, f"server {self.name} was lost during the call: {self.problem or 'it went away'}"
                 ) from error
             raise

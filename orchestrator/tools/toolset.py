@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 from mcp.shared.exceptions import MCPError
-from mcp_types import InputRequiredResult, Tool
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, InputRequiredResult, Tool
 
 from orchestrator.errors import ToolUnavailable
 from orchestrator.events import Effect
@@ -25,13 +25,17 @@ from orchestrator.tools.arguments import ArgumentSchema
 from orchestrator.tools.calling import NOTHING, Given
 from orchestrator.tools.elicitation import Asked, Unanswerable
 from orchestrator.tools.names import distinct, model_name
-from orchestrator.tools.servers import Server, ToolChanged, ToolTimeout, describe
+from orchestrator.tools.servers import Server, ToolChanged, ToolTimeout, WentAway, describe
 from orchestrator.tools.shown import shown
 
 logger = logging.getLogger(__name__)
 
 PROCESS_PARALLEL = 64
-"""Tool calls at once in this process, over all runs; more wait in turn. Calls that stay inside are not counted."""
+"""Tool calls at once in this process, over all runs; more wait in turn. Calls of agents, and those that stay inside,
+are not counted: they make calls of their own."""
+
+REPEATABLE: frozenset[Effect] = frozenset({"read", "idempotent", "agent"})
+"""Calls that are sent again when a process died while they were under way. An agent's goes on in its own journal."""
 
 STARTS = 16
 """Servers that start at once; the others' time to start begins when their turn comes."""
@@ -41,6 +45,9 @@ TELL_AFTER = 6.0
 
 PATIENCE = 12.0
 """Seconds more that a run waits for a server that starts slowly while others have tools."""
+NOT_BEGUN = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND})
+"""Errors of the protocol by which a server refuses a request before it has begun with it."""
+
 LONG = 100_000
 """Characters of a result from which work on it leaves the event loop."""
 
@@ -65,6 +72,16 @@ class Offer:
     effect: Effect
 
     @property
+    def inside(self) -> bool:
+        """Whether it is our own: an agent of this process, or a built-in tool."""
+        return self.server.name in (AGENTS, BUILTIN)
+
+    @property
+    def remote(self) -> bool:
+        """Whether it is an agent of another orchestrator."""
+        return self.effect == "agent" and not self.inside
+
+    @property
     def change(self) -> str:
         """What its server says otherwise by now and nobody has approved; empty: nothing."""
         return self.server.listing.changes.get(self.tool.name, "")
@@ -79,13 +96,14 @@ class Offer:
 class Reply:
     """What came of a call. `error` is a short kind, None when it worked; `meta` is what the server sent beside it.
 
-    `waiting`: there is no answer yet, an agent that was called waits for a person. `asked`: nor is there, since the
-    server asks a person for more.
+    `sent` is false where it is sure that nothing reached the tool. `waiting`: there is no answer yet, an agent that was
+    called waits for a person. `asked`: nor is there, since the server asks a person for more.
     """
 
     parts: results.Parts
     error: str | None = None
     meta: Mapping[str, Any]
+    sent: bool = True
     waiting: bool = False
     asked: Asked | None = None
 
@@ -200,23 +218,24 @@ class Toolset:
         `timeout`, in seconds, is the limit where the server has none of its own; `given` is what a person has said.
         `aware` is the `change` of the offer when the call was decided about; it is not made if there is another since.
         """
-        agent, repeatable = offer.effect == "agent", offer.effect in ("read", "idempotent")
+        unbounded, repeatable = offer.inside or offer.remote, offer.effect in REPEATABLE
         try:
-            async with nullcontext() if offer.server.name in (AGENTS, BUILTIN) else self._slots:
+            async with nullcontext() if unbounded else self._slots:
                 result = await offer.server.call(
                     offer.tool.name,
                     arguments,
                     timeout=timeout,
                     meta=meta,
-                    given=None if agent else given,
+                    given=None if offer.inside else given,
                     repeatable=repeatable,
                     aware=aware,
                 )
         except ToolUnavailable as error:
-            return Reply(parts=(results.failure(offer.name, str(error)),), error="unavailable", meta={})
+            lost = isinstance(error, WentAway)
+            return Reply(parts=(results.failure(offer.name, str(error)),), error="unavailable", meta={}, sent=lost)
         except ToolChanged as error:
             again = "Nothing was sent. Make the same call again if you still want it: a person will be asked"
-            return Reply(parts=(f"Error from {offer.name}: {error}. {again}.",), error="changed", meta={})
+            return Reply(parts=(f"Error from {offer.name}: {error}. {again}.",), error="changed", meta={}, sent=False)
         except ToolTimeout as error:
             return Reply(
                 parts=(results.failure(offer.name, f"{error}; the call was stopped"),), error="timeout", meta={}
@@ -224,11 +243,13 @@ class Toolset:
         except Unanswerable as error:
             return Reply(parts=(results.failure(offer.name, str(error)),), error="input_required", meta={})
         except MCPError as error:
-            return Reply(parts=(results.failure(offer.name, str(error)),), error=str(error.error.code), meta={})
+            code = error.error.code
+            refused = code in NOT_BEGUN
+            return Reply(parts=(results.failure(offer.name, str(error)),), error=str(code), meta={}, sent=not refused)
         except Exception as error:  # noqa: BLE001 - whatever the SDK or a transport throws ends this call, not the run
             return Reply(parts=(results.failure(offer.name, describe(error)),), error="bad_result", meta={})
         if isinstance(result, Asked):
-            return Reply(parts=("waits for a person",), meta={}, asked=result)
+            return Reply(parts=("waits for a person",), meta=result.meta, asked=result)
         if isinstance(result, InputRequiredResult):
             return Reply(parts=("waits for approval",), meta={}, waiting=True)
         long = results.is_long(result, LONG)
@@ -254,7 +275,7 @@ class Toolset:
                 self._leave_out(model_name(server.name, tool.name), problem)
             elif not server.terms.offers(tool.name):
                 continue
-            elif (known := before.get(tool.name)) is not None and known.tool == tool:
+            elif (known := before.get(tool.name)) is not None and _same(known, server, tool):
                 now[tool.name] = known
             elif (offer := self._offer(server, tool)) is not None:
                 now[tool.name] = offer
@@ -291,7 +312,7 @@ class Toolset:
 
 def effect(server: Server, tool: Tool) -> Effect:
     """What repeating a call would do, by the server's own annotations; no annotation means that it writes."""
-    if server.name == AGENTS:
+    if server.name == AGENTS or server.listing.agents:
         return "agent"
     hints = tool.annotations
     if hints is not None and hints.read_only_hint:
@@ -299,6 +320,10 @@ def effect(server: Server, tool: Tool) -> Effect:
     if hints is not None and hints.idempotent_hint:
         return "idempotent"
     return "write"
+
+
+def _same(offer: Offer, server: Server, tool: Tool) -> bool:
+    return offer.tool == tool and offer.effect == effect(server, tool)
 
 
 def instead(offer: Offer, others: Iterable[Offer]) -> str:
