@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from orchestrator.runtime.tree import Verdict
 
 QUESTION = "approve [a], deny [d], deny with a note [n], edit the arguments [e]? "
+ELSEWHERE = "approve [a], deny [d], deny with a note [n]? "
+"""The call waits inside another orchestrator, which takes no other arguments for it."""
 
 
 async def approve(arguments: Namespace) -> int:
@@ -75,7 +77,9 @@ class TerminalApprover:
         async with self._turn:
             with self._progress.paused():
                 termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
-                return await (_ask(request) if request.input is None else forms.ask(request, _line))
+                if request.input is None or forms.is_verdict(request):
+                    return await _ask(request)
+                return await forms.ask(request, _line)
 
 
 async def _ask(request: "ApprovalRequest") -> "Verdict | None":
@@ -86,8 +90,9 @@ async def _ask(request: "ApprovalRequest") -> "Verdict | None":
     print(f"\n{request.agent} wants to call {request.tool}   ({request.call})", file=out)
     print(wanted(request.arguments, indent=2), file=out)
     print(f"asked because: {printable(request.reason)}", file=out)
+    whole = request.input is None
     while True:
-        print(QUESTION, end="", file=out, flush=True)
+        print(QUESTION if whole else ELSEWHERE, end="", file=out, flush=True)
         answer = await _line()
         match answer.strip().lower():
             case "a" | "approve" | "y" | "yes":
@@ -97,7 +102,7 @@ async def _ask(request: "ApprovalRequest") -> "Verdict | None":
             case "n" | "note":
                 print("note: ", end="", file=out, flush=True)
                 return Verdict(approved=False, note=(await _line()).strip())
-            case "e" | "edit":
+            case "e" | "edit" if whole:
                 print("arguments as JSON: ", end="", file=out, flush=True)
                 try:
                     return Verdict(approved=True, arguments=read_arguments(await _line()))

@@ -22,6 +22,13 @@ class Gone(Exception):
     """Nobody is at the terminal any more."""
 
 
+def is_verdict(request: "ApprovalRequest") -> bool:
+    """Whether a call inside another orchestrator waits for a yes or a no, so that there is no form to fill in."""
+    from orchestrator.tools import elicitation  # noqa: PLC0415 - imports the MCP package
+
+    return elicitation.is_verdict((request.input or {}).get("schema"))
+
+
 async def ask(request: "ApprovalRequest", line: Line) -> "Verdict | None":
     """The dialogue about what a server asks; None when the terminal has gone."""
     from orchestrator.runtime.tree import Verdict  # noqa: PLC0415 - imports the MCP package

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.cli.asking import ask
+from orchestrator.cli.forms import is_verdict
 from orchestrator.cli.interrupts import parking
 from orchestrator.cli.progress import Progress, printable, say, wanted
 from orchestrator.config import Settings
@@ -128,7 +129,7 @@ def waiting(request: "ApprovalRequest") -> list[str]:
     what = f"waiting for approval: {request.call}  {request.agent} wants {request.tool} {wanted(request.arguments)}"
     lines = [what, f"  because: {' '.join(request.reason.split())}"]
     asked = request.input or {}
-    if "schema" in asked:
+    if "schema" in asked and not is_verdict(request):
         lines.append(f"  fields: {wanted(asked['schema'])}")
     if "url" in asked:
         lines.append(f"  page: {asked['url']}  at {asked['host']}; open it yourself, if you trust this host")
@@ -138,7 +139,7 @@ def waiting(request: "ApprovalRequest") -> list[str]:
 def _command(result: "RunResult", request: "ApprovalRequest") -> str:
     """How to answer it. A form that has fields needs their values."""
     fields = (request.input or {}).get("schema", {}).get("properties")
-    values = " --arguments '{…}'" if fields else ""
+    values = " --arguments '{…}'" if fields and not is_verdict(request) else ""
     return f"  orchestrator approve {result.run_id} {request.call}{values}        (or with --deny)"
 
 

@@ -14,7 +14,7 @@ from orchestrator.runtime.sittings import history
 from orchestrator.runtime.tree import Verdict
 from orchestrator.runtime.who import os_user
 from orchestrator.tools.arguments import ArgumentSchema, InvalidArguments
-from orchestrator.tools.elicitation import content
+from orchestrator.tools.elicitation import said
 
 
 async def waiting(journal: Journal, root: str) -> list[ApprovalRequest]:
@@ -72,11 +72,13 @@ def _found(states: Mapping[str, RunState], root: str, request: ApprovalRequest) 
 
 async def _arguments(journal: Journal, state: RunState, call: CallState, verdict: Verdict) -> dict[str, Any] | None:
     """What a verdict sends. Refuses what would be refused later, before the one verdict on the call is spent on it."""
-    if not verdict.approved:
+    if verdict.dismissed:
         return None
     try:
-        if call.input is not None and call.input.open is not None:
-            return content(call.input.open, verdict.arguments)
+        if call.input is not None and (asked := call.input.open) is not None:
+            return said(asked, verdict.arguments, verdict.note, approved=verdict.approved)
+        if not verdict.approved:
+            return None
         if verdict.arguments is not None:
             await _check(journal, state.run.tools, call.call.name, verdict.arguments)
     except InvalidArguments as error:

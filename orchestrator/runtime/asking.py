@@ -20,7 +20,7 @@ from orchestrator.runtime.tree import Tree
 from orchestrator.runtime.who import os_user
 from orchestrator.tools.arguments import InvalidArguments
 from orchestrator.tools.calling import NOTHING, ROUNDS, Given
-from orchestrator.tools.elicitation import Asked, content, is_empty
+from orchestrator.tools.elicitation import Asked, is_empty, is_verdict, said
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +48,9 @@ class Asking:
             self._tree.approver = None
             return False
         arguments = verdict.arguments
-        if verdict.approved and call.input is not None and (question := call.input.open) is not None:
+        if not verdict.dismissed and call.input is not None and (question := call.input.open) is not None:
             try:
-                arguments = content(question, arguments)
+                arguments = said(question, arguments, verdict.note, approved=verdict.approved)
             except InvalidArguments as error:
                 logger.warning("the answer to what %s asks does not fit, so it waits on: %s", call.input.server, error)
                 return False
@@ -124,8 +124,9 @@ class Asking:
         """`none` declines for the person; `all` can say yes where nothing but a yes is asked for."""
         if self._tree.approve == "none":
             return question.model_copy(update={"action": "decline"})
-        if self._tree.approve == "all" and is_empty(question):
-            return question.model_copy(update={"action": "accept", "content": {}})
+        if self._tree.approve == "all" and (is_empty(question) or is_verdict(question.requested)):
+            content = {} if is_empty(question) else said(question, None, "", approved=True)
+            return question.model_copy(update={"action": "accept", "content": content})
         return question
 
     async def _ask(self, call: str, server: str, scope: anyio.CancelScope, question: Question) -> Question | None:

@@ -393,8 +393,9 @@ def _apply_approval(state: RunState, event: ApprovalAsked | InputAsked | Approva
 def _spent_below(state: RunState, call: str, usage: Usage | None, cost: Cost | None) -> RunState:
     """What the agent that was called has used. One of another orchestrator may say so again, and says the total."""
     found = _call(state, call)
-    if usage is None or cost is None or found is None:
+    if usage is None or found is None:
         return state
+    cost = cost or Cost()
     if found.share is None:
         return state._replace(children=state.children + usage, children_cost=state.children_cost + cost)
     more, paid = usage.beyond(found.usage), cost.beyond(found.cost)
@@ -413,7 +414,7 @@ def _asks(state: RunState, call: str, asked: InputAsked, *, held: bool = False) 
 def _replied_to(state: RunState, asked: InputAsked, event: ApprovalDecided) -> RunState:
     """An answer to the open question."""
     action = "accept" if event.approved else "cancel" if event.dismissed else "decline"
-    given = {"action": action, "content": event.arguments if event.approved else None}
+    given = {"action": action, "content": None if event.dismissed else event.arguments}
     questions = tuple(each.model_copy(update=given) if each is asked.open else each for each in asked.questions)
     state = _update(state, event.call, note=event.note)
     return _asks(state, event.call, asked.model_copy(update={"questions": questions}), held=event.held)

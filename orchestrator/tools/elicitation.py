@@ -75,7 +75,8 @@ def answered(asked: Iterable[Question], known: Iterable[Question]) -> tuple[Ques
 def answer(question: Question) -> ElicitResult:
     """An answered question as the wire has it."""
     assert question.action is not None, "only an answered question is sent"
-    return ElicitResult(action=question.action, content=question.content)
+    action = "accept" if question.content is not None else question.action  # a no in the form's own words is sent in it
+    return ElicitResult(action=action, content=question.content)
 
 
 def content(question: Question, given: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -102,6 +103,25 @@ def content(question: Question, given: Mapping[str, Any] | None) -> dict[str, An
             shown = json.dumps(value, ensure_ascii=False)[:100]
             raise InvalidArguments(f"{name}: a form holds text, numbers, yes or no, and lists of text, not {shown}")
     return checked
+
+
+def said(question: Question, given: Mapping[str, Any] | None, note: str, *, approved: bool) -> dict[str, Any] | None:
+    """What is sent for a yes or a no. A form of an orchestrator's needs no filling in: it is its own yes and no.
+
+    Raises:
+        InvalidArguments: what was given does not fit what was asked for.
+    """
+    if is_verdict(question.requested) and (given is None or not approved):
+        noted = {"note": note} if note and "note" in (question.requested or {})["properties"] else {}
+        return {"decision": "approve" if approved else "deny", **noted}
+    return content(question, given) if approved else None
+
+
+def is_verdict(form: Mapping[str, Any] | None) -> bool:
+    """Whether a form asks to approve or to deny, with a note at most: a call inside another orchestrator waits."""
+    fields: Mapping[str, Any] = (form or {}).get("properties") or {}
+    choices = (fields.get("decision") or {}).get("enum") or ()
+    return sorted(map(str, choices)) == ["approve", "deny"] and fields.keys() <= {"decision", "note"}
 
 
 def is_empty(question: Question) -> bool:
