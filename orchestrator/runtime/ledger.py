@@ -148,6 +148,8 @@ class Ledger:
             await self._root()._changed.wait()
         if (refusal := self.exhausted()) is not None:
             return refusal
+        if tokens == 0:
+            return Refusal(limit="max_tokens", detail=f"less than a token is left for each of {at_once} calls")
         share = Share(tokens=tokens, cost=cost)
         amount = Amount(tokens=tokens or 0, cost=cost or Decimal(0))
         for ledger in self._chain():

@@ -84,7 +84,7 @@ class Remote:
         said = {
             "tokens": share.tokens,
             "cost": None if share.cost is None else float(share.cost),
-            "seconds": None if seconds == float("inf") else max(0.0, round(seconds, 3)),
+            "seconds": None if seconds == float("inf") else max(0.001, round(seconds, 3)),
             "depth": DEEPEST - self._recorder.state.run.depth,
         }
         return {wire.LIMITS: {key: value for key, value in said.items() if value is not None}}

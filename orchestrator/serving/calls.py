@@ -127,8 +127,11 @@ class Calls:
             return _plain(call, f"run {run} was interrupted and can go on; make the same call again", run, error=True)
         if call.modern and dismissed.isdisjoint(each.call for each in waiting) and _answerable(call, waiting):
             state = self._seals.seal(Waiting(run=run, by=call.guest.name, asked=digests(states)))
+            spent = answer_of(call.card, run, states).spent
             return InputRequiredResult(
-                input_requests={each.call: request_for(each) for each in waiting}, request_state=state
+                input_requests={each.call: request_for(each) for each in waiting},
+                request_state=state,
+                _meta={wire.SPENT: spent.model_dump(mode="json")},
             )
         return _plain(call, "\n".join([*map(told, waiting), *_how(run, waiting)]), run)
 

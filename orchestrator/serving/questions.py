@@ -17,6 +17,7 @@ from orchestrator.runtime.publish import call_path
 from orchestrator.runtime.result import ApprovalRequest
 from orchestrator.runtime.runstate import RunState
 from orchestrator.runtime.tree import Verdict
+from orchestrator.tools.elicitation import is_verdict
 
 DECISION: dict[str, Any] = {
     "type": "object",
@@ -53,7 +54,7 @@ def verdict_of(answer: ElicitResult, waiting: ApprovalRequest, by: str) -> Verdi
         return Verdict(approved=False, by=by)
     if answer.action != "accept":
         return None
-    if waiting.input is not None:
+    if waiting.input is not None and not is_verdict(waiting.input.get("schema")):
         return Verdict(approved=True, arguments=dict(content) if content else None, by=by)
     note = content.get("note")
     note = note[:LONGEST] if isinstance(note, str) else ""

@@ -120,7 +120,7 @@ def said(question: Question, given: Mapping[str, Any] | None, note: str, *, appr
 def is_verdict(form: Mapping[str, Any] | None) -> bool:
     """Whether a form asks to approve or to deny, with a note at most: a call inside another orchestrator waits."""
     fields: Mapping[str, Any] = (form or {}).get("properties") or {}
-    choices = (fields.get("decision") or {}).get("enum") or ()
+    choices: list[Any] = fields.get("decision", {}).get("enum") or []
     return sorted(map(str, choices)) == ["approve", "deny"] and fields.keys() <= {"decision", "note"}
 
 

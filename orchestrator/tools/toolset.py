@@ -54,6 +54,9 @@ LONG = 100_000
 AGENTS = "agents"
 """The server that specialists are tools of; no configured server may have its name."""
 
+COLLECTS = "run_result"
+"""An orchestrator's tool for hosts that cannot wait for its agents; we can, and come back by our key."""
+
 BUILTIN = "builtin"
 """The server of the orchestrator's own tools, which go by their plain names; its name is reserved as well."""
 
@@ -273,7 +276,7 @@ class Toolset:
             if tool.name in now:
                 problem = f"server {server.name} offers another tool of this name, which is used"
                 self._leave_out(model_name(server.name, tool.name), problem)
-            elif not server.terms.offers(tool.name):
+            elif not server.terms.offers(tool.name) or (server.listing.agents and tool.name == COLLECTS):
                 continue
             elif (known := before.get(tool.name)) is not None and _same(known, server, tool):
                 now[tool.name] = known

@@ -1,0 +1,90 @@
+"""Orchestrators that call each other's agents, as real processes: one budget, one trace, one sum."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving.chain import TOKENS, Office, serving
+from tests.support.command import call
+from tests.tracing.receiver import http_receiver
+
+CALLS_LEAF = call("inner__leaf", task="pay")
+CALLS_MID = call("inner__mid", task="let it pay")
+
+
+def chain(folder: Path, *, nested: bool = False, pipe: bool = False, **env: str) -> tuple[Office, Office, Office]:
+    """The top one calls `mid` of the middle one, which calls `leaf` of the inner one, which pays."""
+    pays = [
+        {"agent": "leaf", "text": "I pay.", "calls": [call("fx__pay", text="5")]},
+        {"agent": "leaf", "text": "Paid."},
+    ]
+    inner = Office(folder / "inner", {"leaf": "tools: [fx__*]"}, pays, env=env)
+    asks = [{"agent": "mid", "text": "", "calls": [CALLS_LEAF]}, {"agent": "mid", "text": "It has paid."}]
+    middle = Office(folder / "middle", {"mid": "tools: [inner__*]"}, asks, below=inner, env=env)
+    top = [{"agent": "top", "text": "", "calls": [CALLS_MID]}, {"agent": "top", "text": "All is paid."}]
+    agents = {"top": "tools: [inner__*]"}
+    if nested:
+        agents = {"boss": "tools: []\nagents: [top]", **agents}
+        boss: list[dict[str, Any]] = [
+            {"agent": "boss", "text": "", "calls": [call("agents__top", task="go")]},
+            {"agent": "boss", "text": "The top says so."},
+        ]
+        top = [*boss, *top]
+    return Office(folder / "top", agents, top, below=middle, env=env, pipe=pipe), middle, inner
+
+
+@pytest.mark.requirement("A3", "E4", "F1")
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
+def test_a_call_that_waits_three_processes_down_is_approved_at_the_top_after_all_were_killed(
+    tmp_path: Path, verdict: str, nested: bool
+) -> None:
+    with http_receiver() as receiver:
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint}
+        top, middle, inner = chain(tmp_path, nested=nested, **env)
+        with serving(inner, middle):
+            parked = top.run()
+            assert parked.code == 4, parked.err
+            (request,) = parked.json["approvals"]
+            assert request["call"] == ("t1.1/t1.1" if nested else "t1.1")
+            assert "leaf wants to call fx__pay" in request["reason"]
+            agents = 4 if nested else 3
+            assert parked.json["usage"]["input_tokens"] + parked.json["usage"]["output_tokens"] == agents * TOKENS
+            middle.kill()
+            inner.kill()
+        run, trace = parked.json["run_id"], parked.json["trace_id"]
+        with serving(inner, middle):
+            answer = ["--deny", "--note", "too much"] if verdict == "deny" else []
+            approved = top.command("approve", run, *answer)
+            assert approved.code == 0, approved.err
+            ended = top.command("resume", run, "--json")
+            assert ended.code == 0, ended.err
+        assert inner.effects == (["pay"] if verdict == "approve" else [])
+        usage = ended.json["usage"]
+        assert usage["input_tokens"] + usage["output_tokens"] == 2 * agents * TOKENS
+        assert usage["model_calls"] == 2 * agents
+        assert usage["tool_calls"] == agents - (verdict == "deny")
+        assert ended.json["own_usage"]["model_calls"] == 2
+        shown = top.command("runs", "show", run, "--json")
+        assert shown.json["usage"] == usage
+        assert ended.json["trace_id"] == trace
+    strange = [
+        (span.service, span.name, span.scope, span.attributes) for span in receiver.spans if span.trace_id != trace
+    ]
+    assert strange == []
+    names = {span.name for span in receiver.spans}
+    assert {"invoke_agent leaf", "invoke_agent mid", "invoke_agent top", "execute_tool fx__pay"} <= names
+
+
+@pytest.mark.requirement("A3")
+def test_a_tree_over_three_processes_adds_up(tmp_path: Path) -> None:
+    top, middle, inner = chain(tmp_path, pipe=True)
+    with serving(inner):
+        ended = top.run("--approve", "all")
+    assert ended.code == 0, ended.err
+    assert inner.effects == ["pay"]
+    usage = ended.json["usage"]
+    assert usage["input_tokens"] + usage["output_tokens"] == 6 * TOKENS
+    assert (usage["model_calls"], usage["tool_calls"]) == (6, 3)
+    del middle
