@@ -102,19 +102,12 @@ class RunState(NamedTuple):
     """Everything that is known of a run. `messages` is the whole transcript after the system prompt.
 
     `tools` is the body of the tool list in force, by hash. `model` is the name of the one in use, `spec` what it is
-<<<<<<< HEAD
-    called in the configuration, empty for the one that the run began with. `checked`: the answer is what the card's
-    `output` asks for; `sent_back`: an earlier one was not. `cut` are the pieces of an answer that is not whole
-    yet: each ended at its output limit. `ready`: a weak model is done, and its answer is asked for.
-    `plans` is how many were made; `planning`: the turn can only make one. `review` is what the reviewer said to the
-    answer, `reviewed`: it is judged; `reviews` is how many were sent back.
-=======
     called in the configuration, empty for the one that the run began with. `children` is what agents of this process
     used, `remote` those of other orchestrators. `checked`: the answer is what the card's `output` asks for;
     `sent_back`: an earlier one was not. `cut` are the pieces of an answer that is not whole yet: each ended at its
-    output limit. `ready`: a weak model is done, and its answer is asked for.
-    `plans` is how many were made; `planning`: the turn can only make one.
->>>>>>> e176353 (Agents of other orchestrators: what they may use is set aside before, and settled after)
+    output limit. `ready`: a weak model is done, and its answer is asked for. `plans` is how many were made; `planning`:
+    the turn can only make one. `review` is what the reviewer said to the answer, `reviewed`: it is judged; `reviews` is
+    how many were sent back.
 
     `window` is where that begins. `summarising` is asked for, at the worst price `held`; `summary` is ready and
     waits for the next cut. `ceiling`: more tokens than this are refused by the model's server; 0: not known.

@@ -1,5 +1,6 @@
 """Orchestrators that call each other's agents, as real processes: one budget, one trace, one sum."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ CALLS_LEAF = call("inner__leaf", task="pay")
 CALLS_MID = call("inner__mid", task="let it pay")
 
 
-def chain(folder: Path, *, nested: bool = False, pipe: bool = False, **env: str) -> tuple[Office, Office, Office]:
+def chain(
+    folder: Path, *, nested: bool = False, pipe: bool = False, env: Mapping[str, str] = {}
+) -> tuple[Office, Office, Office]:
     """The top one calls `mid` of the middle one, which calls `leaf` of the inner one, which pays."""
     pays = [
         {"agent": "leaf", "text": "I pay.", "calls": [call("fx__pay", text="5")]},
@@ -42,7 +45,7 @@ def test_a_call_that_waits_three_processes_down_is_approved_at_the_top_after_all
 ) -> None:
     with http_receiver() as receiver:
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint}
-        top, middle, inner = chain(tmp_path, nested=nested, **env)
+        top, middle, inner = chain(tmp_path, nested=nested, env=env)
         with serving(inner, middle):
             parked = top.run()
             assert parked.code == 4, parked.err
