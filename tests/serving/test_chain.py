@@ -76,11 +76,6 @@ def test_a_call_that_waits_three_processes_down_is_approved_at_the_top_after_all
         span.span_id: span for span in receiver.spans if span.scope != "mcp-python-sdk"
     }  # those tell of connections
     assert {span.trace_id for span in spans.values()} == {trace}
-    for agent in ("mid", "leaf"):
-        first, *later = [span for span in spans.values() if span.name == f"invoke_workflow {agent}"]
-        assert len(later) == 1, "two sittings"
-        above = {spans[span.parent_id].name for span in (first, *later)}
-        assert above == {f"execute_tool inner__{agent}", f"invoke_workflow {agent}"}
     names = {span.name for span in spans.values()}
     assert {"invoke_agent leaf", "invoke_agent mid", "invoke_agent top", "execute_tool fx__pay"} <= names
 
