@@ -192,6 +192,17 @@ def test_a_note_whose_call_is_made_again_after_a_crash_is_kept_once(tmp_path: Pa
     assert texts(found) == ["a fact"], "whoever goes on with it, it is the run of the one who started it"
 
 
+def test_one_call_makes_one_note_even_where_more_is_masked_by_now(tmp_path: Path) -> None:
+    notes = Notes(tmp_path, "here")
+
+    def made(text: str) -> Note:
+        return Note(user="anna", project="here", text=text, run="r", agent="a", at=0.0, key="r/t1.1")
+
+    first, _ = asyncio.run(notes.keep(made("the door code is 4711")))
+    again, new = asyncio.run(notes.keep(made("the door code is [masked]")))
+    assert (again, new) == (first, True)
+
+
 def test_the_same_fact_is_kept_once(tmp_path: Path) -> None:
     same = stage(tmp_path, [remember("a fact"), remember("a fact ")], recall())
     first, second, found = observations(same.run())
@@ -261,6 +272,8 @@ def test_a_role_bounds_notes_as_it_does_other_tools(tmp_path: Path) -> None:
     kept, found = observations(stage(tmp_path, remember("a fact"), recall(), roles=roles).run(role="reader"))
     assert "does not have this tool" in kept
     assert found == "Nothing was kept yet."
+    roles = {"looker": RoleSettings(tools=("fx__*",))}
+    assert "does not have this tool" in observations(stage(tmp_path, recall(), roles=roles).run(role="looker"))[0]
 
 
 def test_a_store_that_cannot_be_used_is_told_to_the_model(tmp_path: Path) -> None:
