@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.page import Page, columns, padded
+from orchestrator.cli.probing import probing
 from orchestrator.cli.progress import printable
 from orchestrator.cli.running import options
 
@@ -18,6 +19,8 @@ WRONG = 2
 
 async def doctor(arguments: Namespace) -> int:
     """Looks at everything that runs need; exit 2 when something stands in their way."""
+    if arguments.probe is not None:
+        return await probing(arguments)
     from orchestrator.doctor.examine import examine  # noqa: PLC0415 - imports the MCP package
 
     logging.getLogger("orchestrator").setLevel(logging.CRITICAL)  # whatever would be warned of is in the report

@@ -100,6 +100,7 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offline", action="store_true", help="read and check configuration and cards; start and ask nothing"
     )
+    parser.add_argument("--probe", metavar="MODEL", help="try the ways of acting on a model; this spends its tokens")
 
 
 def _init(parser: argparse.ArgumentParser) -> None:

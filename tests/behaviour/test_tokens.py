@@ -81,6 +81,10 @@ def test_the_next_run_of_the_process_begins_with_what_was_learned(tmp_path: Path
     _, second = stage.within(work)
     (_, first), (estimated, reported), *_ = estimates(stage.folder, second)
     assert estimated - first == pytest.approx(reported - first, rel=0.15)
+    start = reading(stage.folder, second)[0][second][0]
+    assert isinstance(start, RunStarted)
+    assert start.weights
+    assert start.weights != FRESH
 
 
 def test_a_resumed_run_sends_the_very_request_that_it_would_have_sent(tmp_path: Path) -> None:
