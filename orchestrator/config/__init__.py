@@ -6,6 +6,7 @@ Nothing here starts or connects anything. Knows of no layer above; `orchestrator
 from orchestrator.config.entries import ServerFile, read_mcp_config
 from orchestrator.config.expand import Ask, Input
 from orchestrator.config.folders import bundled_folder, bundled_servers, home
+from orchestrator.config.guests import IssuerSettings, TokenSettings, TrafficSettings
 from orchestrator.config.servers import ServerSettings, secrets_of
 from orchestrator.config.settings import (
     PolicySettings,
@@ -21,6 +22,7 @@ from orchestrator.config.settings import (
 __all__ = [
     "Ask",
     "Input",
+    "IssuerSettings",
     "PolicySettings",
     "RoleSettings",
     "ServeSettings",
@@ -28,7 +30,9 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "TelemetrySettings",
+    "TokenSettings",
     "ToolSettings",
+    "TrafficSettings",
     "bundled_folder",
     "bundled_servers",
     "hide_secrets",

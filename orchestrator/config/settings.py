@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from orchestrator.config.entries import EntryReader, ServerFile, add, read_mcp_config
 from orchestrator.config.folders import MCP_FILES, SETTINGS_FILE, bundled_servers
+from orchestrator.config.guests import IssuerSettings, TokenSettings, TrafficSettings
 from orchestrator.config.names import sanitise
 from orchestrator.config.parsers import parse_toml
 from orchestrator.config.report import mapping, read_document
@@ -110,13 +111,17 @@ class ServeSettings(_Table):
     """`[serve]`: where `serve` listens, and how long it waits.
 
     A call that takes longer than `answer_within` seconds is told where to collect its answer, and the run goes on; 0 is
-    never. On SIGTERM, runs have `grace` seconds to end before they are parked.
+    never. On SIGTERM, runs have `grace` seconds to end before they are parked. `tokens`, `oauth` and `traffic` say who
+    may call, and how much.
     """
 
     host: str = "127.0.0.1"
     port: int = Field(default=8765, ge=0, le=65535)
     answer_within: float = Field(default=50.0, ge=0, allow_inf_nan=False)
     grace: float = Field(default=10.0, ge=0, allow_inf_nan=False)
+    tokens: Mapping[str, TokenSettings] = Field(default_factory=dict[str, TokenSettings])
+    oauth: IssuerSettings | None = None
+    traffic: TrafficSettings = TrafficSettings()
 
 
 class FileSettings(_Table):
@@ -159,6 +164,8 @@ _KNOWN: Mapping[str, Sequence[str]] = {
     "roles": tuple(RoleSettings.model_fields),
     "telemetry": tuple(TelemetrySettings.model_fields),
     "serve": tuple(ServeSettings.model_fields),
+    "serve.oauth": tuple(IssuerSettings.model_fields),
+    "serve.traffic": tuple(TrafficSettings.model_fields),
 }
 
 

@@ -63,4 +63,4 @@ def promises(offers: Iterable[Offer]) -> ToolAnnotations:
 
 
 def _may(guest: Guest, card: AgentCard) -> bool:
-    return guest.agents is None or card.name in guest.agents or card.tool_name in guest.agents
+    return guest.may_call(card.name, card.tool_name)

@@ -112,6 +112,11 @@ class Runs:
         """Goes on with a run that waited or was interrupted; for one that is driven here already, that one."""
         return self._begin(run, None)
 
+    @property
+    def stopping(self) -> bool:
+        """Whether no more runs are taken."""
+        return self._stopping
+
     def live(self, run: str) -> Live | None:
         """The run, if it is driven here now."""
         return self._live.get(run)

@@ -44,6 +44,7 @@ class RunRow:
     status: Status
     started_at: float
     ended_at: float | None
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +106,10 @@ class Journal(Protocol):
         """The events of a run and of all runs below it."""
         ...
 
+    async def since(self, root: str, place: int = 0) -> list[tuple[int, JournalEvent]]:
+        """The events of a run and of all below it in the order they were written, after `place`; each with its own."""
+        ...
+
     async def keep(self, bodies: Mapping[str, bytes]) -> None:
         """Stores bodies under their hashes; known ones are left as they are."""
         ...
@@ -113,8 +118,8 @@ class Journal(Protocol):
         """A stored body. Raises `JournalError` when it is missing."""
         ...
 
-    async def runs(self, *, top: bool = True, limit: int = 100) -> list[RunRow]:
-        """Runs, newest first; `top` leaves out the runs of agents called by agents."""
+    async def runs(self, *, top: bool = True, limit: int = 100, by: str | None = None) -> list[RunRow]:
+        """Runs, newest first, of all or `by` one; `top` leaves out the runs of agents called by agents."""
         ...
 
     async def row(self, run: str) -> RunRow | None: ...

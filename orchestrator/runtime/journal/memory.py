@@ -67,6 +67,7 @@ class MemoryJournal:
                 status="running",
                 started_at=event.at,
                 ended_at=None,
+                by=event.by,
             )
         elif (status := status_of(event)) is not None:
             self._rows[event.run] = replace(self._rows[event.run], status=status, ended_at=ended_at(event))
@@ -77,6 +78,10 @@ class MemoryJournal:
     async def tree(self, root: str) -> dict[str, list[JournalEvent]]:
         return {run: list(events) for run, events in self._events.items() if root_of(run) == root}
 
+    async def since(self, root: str, place: int = 0) -> list[tuple[int, JournalEvent]]:
+        later = enumerate(self._written[place:], place + 1)
+        return [(at, event) for at, event in later if root_of(event.run) == root]
+
     async def keep(self, bodies: Mapping[str, bytes]) -> None:
         for digest, body in bodies.items():
             self._bodies.setdefault(digest, body)
@@ -86,8 +91,8 @@ class MemoryJournal:
             raise JournalError(f"the journal has no body {digest}")
         return self._bodies[digest]
 
-    async def runs(self, *, top: bool = True, limit: int = 100) -> list[RunRow]:
-        rows = [row for row in self._rows.values() if not (top and row.parent)]
+    async def runs(self, *, top: bool = True, limit: int = 100, by: str | None = None) -> list[RunRow]:
+        rows = [row for row in self._rows.values() if not (top and row.parent) and by in (None, row.by)]
         return sorted(rows, key=lambda row: (row.started_at, row.run_id), reverse=True)[:limit]
 
     async def row(self, run: str) -> RunRow | None:

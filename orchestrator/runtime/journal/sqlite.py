@@ -197,6 +197,14 @@ class SqliteJournal:
             found.setdefault(run, []).append(load(body))
         return found
 
+    async def since(self, root: str, place: int = 0) -> list[tuple[int, JournalEvent]]:
+        rows = await self._read(
+            "SELECT events.id, events.body FROM events JOIN runs USING (run) WHERE runs.root = ? AND events.id > ? "
+            "ORDER BY events.id",
+            (root, place),
+        )
+        return [(at, load(body)) for at, body in rows]
+
     async def keep(self, bodies: Mapping[str, bytes]) -> None:
         new = {digest: body for digest, body in bodies.items() if digest not in self._kept}
         if not new:
@@ -214,9 +222,10 @@ class SqliteJournal:
             raise JournalError(f"{self.path} has no body {digest}")
         return rows[0][0]
 
-    async def runs(self, *, top: bool = True, limit: int = 100) -> list[RunRow]:
-        where = "WHERE parent IS NULL" if top else ""
-        rows = await self._read(f"{_ROW} {where} ORDER BY started_at DESC, run DESC LIMIT ?", (limit,))
+    async def runs(self, *, top: bool = True, limit: int = 100, by: str | None = None) -> list[RunRow]:
+        where = ("parent IS NULL" if top else "TRUE") + ("" if by is None else f" AND {_BY} = ?")
+        values = (limit,) if by is None else (by, limit)
+        rows = await self._read(f"{_ROW} WHERE {where} ORDER BY started_at DESC, run DESC LIMIT ?", values)
         return [_row(row) for row in rows]
 
     async def row(self, run: str) -> RunRow | None:
@@ -345,12 +354,13 @@ def _index(db: sqlite3.Connection, root: str, event: JournalEvent) -> None:
 
 _GIVE_BACK = "UPDATE claims SET owner = NULL, lease_until = 0 WHERE root = ?"
 _LAST = "SELECT coalesce(max(seq), 0) FROM events WHERE run = ?"
-_ROW = "SELECT run, parent, agent, task, status, started_at, ended_at FROM runs"
+_BY = "(SELECT coalesce(json_extract(CAST(body AS TEXT), '$.by'), '') FROM events WHERE run = runs.run AND seq = 1)"
+_ROW = f"SELECT run, parent, agent, task, status, started_at, ended_at, {_BY} FROM runs"
 
 
 def _row(row: tuple[Any, ...]) -> RunRow:
-    run, parent, agent, task, status, started, ended = row
-    return RunRow(run_id=run, parent=parent, agent=agent, task=task, status=status, started_at=started, ended_at=ended)
+    names = ("run_id", "parent", "agent", "task", "status", "started_at", "ended_at", "by")
+    return RunRow(**dict(zip(names, row, strict=True)))
 
 
 def _open(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
