@@ -172,6 +172,7 @@ def _login(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--new-token", metavar="NAME", help="make a token for NAME, say how it is configured, and end")
     parser.add_argument("--stdio", action="store_true", help="speak MCP on stdin and stdout, for a host that starts it")
     parser.add_argument("--host", metavar="HOST", help="the address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, metavar="PORT", help="the port to listen on (default: 8765)")

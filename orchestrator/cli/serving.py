@@ -1,5 +1,6 @@
 """`serve`: agents as MCP tools for other programs, until a signal or the end of input."""
 
+import json
 from argparse import Namespace
 
 import anyio
@@ -10,6 +11,8 @@ from orchestrator.cli.running import options
 
 
 async def serve(arguments: Namespace) -> int:
+    if arguments.new_token is not None:
+        return _new_token(arguments.new_token)
     from orchestrator.serving.agents import offering  # noqa: PLC0415 - imports the MCP package
     from orchestrator.serving.stdio import serve_stdio  # noqa: PLC0415
     from orchestrator.serving.web import serve_http  # noqa: PLC0415
@@ -24,4 +27,15 @@ async def serve(arguments: Namespace) -> int:
                 await serve_stdio(serving, settings, stop)
             else:
                 await serve_http(serving, settings, stop, say)
+    return 0
+
+
+def _new_token(name: str) -> int:
+    """Prints a token, which is kept nowhere, and how its hash is configured."""
+    from orchestrator.serving.tokens import new_token  # noqa: PLC0415 - imports the MCP package
+
+    token, digest = new_token()
+    print(token)
+    say(f"add to orchestrator.toml; the token above is not shown again:\n\n[serve.tokens.{json.dumps(name)}]")
+    say(f'sha256 = "{digest}"')
     return 0

@@ -1,6 +1,7 @@
 """Runs and approvals over plain HTTP. Each caller sees what they began, and nothing else is there for them."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from orchestrator.serving.agents import Serving
 from orchestrator.serving.guests import Guest, current_guest
 from orchestrator.serving.problems import problem
 from orchestrator.serving.request import smallest
-from orchestrator.serving.runs import Live, Order, Stopping
+from orchestrator.serving.runs import Busy, Live, Order, Stopping
 from orchestrator.serving.watching import place_of, stream
 from orchestrator.tools.arguments import ArgumentSchema, InvalidArguments
 
@@ -125,7 +126,10 @@ class Api:
         given = ArgumentSchema(card.input or DEFAULT_INPUT).check(dict(asked.input))
         options = RunOptions(role=guest.role, by=guest.name, within=smallest(asked.limits, guest.limits))
         order = Order(agent=card.name, task=task_text(card, given), options=options, key=asked.key)
-        live = self._runs.start(order)
+        if asked.key:
+            with suppress(UnknownRun):
+                order.check((await self._runs.states(order.run))[order.run])
+        live = self._runs.start(order, guest.runs)
         live.detached = True
         await self._written(live)
         headers = {"Location": f"/api/runs/{live.run}"}
@@ -216,6 +220,8 @@ def _guarded(work: Callable[[Request], Awaitable[Response]]) -> Callable[[Reques
             return problem(404, str(error))
         except RunBusy as error:
             return problem(409, str(error))
+        except Busy as error:
+            return problem(429, str(error), {"Retry-After": "5"})
         except Stopping as error:
             return problem(503, str(error), {"Retry-After": "5"})
         except (InvalidArguments, ConfigurationError) as error:

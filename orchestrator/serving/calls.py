@@ -73,7 +73,7 @@ class Calls:
         """Begins the run of a call, or goes on with the one that waits for its answer, and says what came of it."""
         assert call.order is not None
         if params.request_state is None:
-            return await self._follow(call, self._runs.start(call.order), frozenset())
+            return await self._follow(call, self._runs.start(call.order, call.guest.runs), frozenset())
         run, dismissed = await self._decide(call, call.order, params)
         return await self._follow(call, self._runs.go_on(run), dismissed)
 

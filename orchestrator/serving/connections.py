@@ -25,7 +25,8 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _look(self) -> None:
-        idle = self.cycle is None or self.cycle.response_complete
+        cycle: Any = self.cycle  # None before the first request
+        idle = cycle is None or cycle.response_complete
         if idle and self._was_idle:
             self.transport.close()
             return

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 import jwt
+import jwt.types
 
 from orchestrator.config import IssuerSettings
 from orchestrator.serving.guests import Guest
@@ -48,7 +49,7 @@ class Issuer:
 
     def _claims(self, token: str, key: jwt.PyJWK) -> dict[str, Any]:
         wanted = self.settings
-        required: dict[str, Any] = {"require": ["exp", "iss", "aud", "sub"]}
+        required: jwt.types.Options = {"require": ["exp", "iss", "aud", "sub"]}
         audience = [wanted.resource, wanted.resource.rstrip("/")]
         return jwt.decode(
             token, key, algorithms=list(ALGORITHMS), audience=audience, issuer=wanted.issuer, options=required

@@ -29,6 +29,10 @@ class Stopping(OrchestratorError):
     """The server is about to end and takes no more calls."""
 
 
+class Busy(OrchestratorError):
+    """A caller has as many runs under way as it may."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """What is to be run, for whom (`options.by`). The same `key` of the same caller means the same run."""
@@ -63,6 +67,7 @@ class Live:
     """
 
     run: str
+    by: str = ""
     keyed: bool = False
     detached: bool = False
     callers: int = 0
@@ -100,12 +105,18 @@ class Runs:
         self._live: dict[str, Live] = {}
         self._stopping = False
 
-    def start(self, order: Order) -> Live:
+    def start(self, order: Order, most: int | None = None) -> Live:
         """Begins a run, or finds the one of the same key: it goes on, unless it has ended or waits for a person.
 
         Raises:
             Stopping: no more runs are taken.
+            Busy: `most` runs of this caller are under way already.
         """
+        under_way = [live for live in self._live.values() if live.by == order.options.by]
+        if most is not None and len(under_way) >= most and self.live(order.run) is None:
+            raise Busy(
+                f"{len(under_way)} runs of {order.options.by} are under way, and no more may be; call again later"
+            )
         return self._begin(order.run, order)
 
     def go_on(self, run: str) -> Live:
@@ -167,7 +178,7 @@ class Runs:
             return live
         if self._stopping:
             raise Stopping("this server is about to stop and takes no more calls; call again in a moment")
-        live = Live(run=run, keyed=order is not None and bool(order.key))
+        live = Live(run=run, by=order.options.by if order else "", keyed=order is not None and bool(order.key))
         self._live[run] = live
         self._group.start_soon(partial(self._drive, live, order), name=f"run {run}")
         return live

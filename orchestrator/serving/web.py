@@ -1,8 +1,9 @@
 """The HTTP server: MCP at `/mcp`, runs and approvals at `/api`, and whether it is well."""
 
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
-from hashlib import sha256
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -11,13 +12,14 @@ from mcp.server.auth.routes import create_protected_resource_routes
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from orchestrator.config import ServeSettings
-from orchestrator.errors import ConfigurationError, JournalError
+from orchestrator.errors import ConfigurationError, JournalError, RunBusy
 from orchestrator.serving.agents import Serving
 from orchestrator.serving.api import Api
 from orchestrator.serving.connections import Connection
@@ -25,6 +27,9 @@ from orchestrator.serving.door import Door
 from orchestrator.serving.openapi import openapi
 from orchestrator.serving.problems import problem
 from orchestrator.tasks import background
+
+PROBE = "readyz"
+"""A claim that is taken and given back to see whether the journal can be written."""
 
 
 class _Uvicorn(uvicorn.Server):
@@ -46,9 +51,11 @@ def routes(serving: Serving) -> list[Route]:
         del request
         if serving.runs.stopping:
             return problem(503, "the server is about to stop")
+        journal = serving.orchestrator.journal
         try:
-            body = b"ready"
-            await serving.orchestrator.journal.keep({sha256(body).hexdigest(): body})
+            await journal.release(await journal.claim(PROBE))
+        except RunBusy:
+            pass  # another one asks at this moment, and could write
         except JournalError as error:
             return problem(503, f"nothing can be written: {error}")
         return JSONResponse({"status": "ready"})
@@ -78,19 +85,23 @@ def application(serving: Serving, settings: ServeSettings) -> ASGIApp:
         transport_security=open_door, max_request_body_size=settings.traffic.body
     )
 
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
-        del app
-        async with inner.router.lifespan_context(inner):
-            yield
-
     extra: list[Any] = []
     if settings.oauth is not None:
         resource, issuer = AnyHttpUrl(settings.oauth.resource), AnyHttpUrl(settings.oauth.issuer)
         scopes = [*dict.fromkeys((*settings.oauth.scopes, *settings.oauth.roles))]
         extra = create_protected_resource_routes(resource, [issuer], scopes)
-    app = Starlette(routes=[*routes(serving), *extra, Mount("/", inner)], lifespan=lifespan)
+    app = Starlette(
+        routes=[*routes(serving), *extra, *inner.routes],
+        exception_handlers={HTTPException: _refused},
+        lifespan=lambda _: inner.router.lifespan_context(inner),
+    )
     return Door(app, settings)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    detail = f"{request.method} {request.url.path} is not served; GET /openapi.json says what is"
+    return problem(error.status_code, detail, error.headers)
 
 
 def _check_roles(serving: Serving, settings: ServeSettings) -> None:
@@ -105,21 +116,36 @@ def _check_roles(serving: Serving, settings: ServeSettings) -> None:
 
 
 async def serve_http(serving: Serving, settings: ServeSettings, stop: anyio.Event, say: Callable[[str], None]) -> None:
-    """Serves until `stop` is set; what is under way then has its time to end."""
+    """Serves until `stop` is set; what is under way then has its time to end.
+
+    Raises:
+        ConfigurationError: it cannot listen there, or anyone could come in.
+    """
     config = uvicorn.Config(
         application(serving, settings),
-        host=settings.host,
-        port=settings.port,
         http=Connection,
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=2,
     )
     server = _Uvicorn(config)
-    async with background() as group:
-        group.start_soon(server.serve)
-        say(f"MCP at http://{settings.host}:{settings.port}/mcp")
-        await stop.wait()
-        await serving.drain()
-        server.should_exit = True
+    with _listen(settings) as listening:
+        async with background() as group:
+            group.start_soon(partial(server.serve, sockets=[listening]))
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            say(f"MCP at http://{host}:{listening.getsockname()[1]}/mcp")
+            await stop.wait()
+            await serving.drain()
+            server.should_exit = True
+
+
+def _listen(settings: ServeSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigurationError(
+            f"serve: cannot listen on {settings.host} port {settings.port}: {error}; choose another with --port"
+        ) from error
