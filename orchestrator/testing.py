@@ -80,14 +80,17 @@ class CrashPoint:
     async def tree(self, root: str) -> dict[str, list[JournalEvent]]:
         return await self._journal.tree(root)
 
+    async def since(self, root: str, place: int = 0) -> list[tuple[int, JournalEvent]]:
+        return await self._journal.since(root, place)
+
     async def keep(self, bodies: Mapping[str, bytes]) -> None:
         await self._journal.keep(bodies)
 
     async def body(self, digest: str) -> bytes:
         return await self._journal.body(digest)
 
-    async def runs(self, *, top: bool = True, limit: int = 100) -> list[RunRow]:
-        return await self._journal.runs(top=top, limit=limit)
+    async def runs(self, *, top: bool = True, limit: int = 100, by: str | None = None) -> list[RunRow]:
+        return await self._journal.runs(top=top, limit=limit, by=by)
 
     async def row(self, run: str) -> RunRow | None:
         return await self._journal.row(run)

@@ -1,8 +1,8 @@
 """The HTTP server: MCP at `/mcp`, runs and approvals at `/api`, and whether it is well."""
 
 import socket
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,15 @@ PROBE = "readyz"
 
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves signals to the command."""
+    """Leaves signals to the command, and says when calls are taken."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -90,10 +98,17 @@ def application(serving: Serving, settings: ServeSettings) -> ASGIApp:
         resource, issuer = AnyHttpUrl(settings.oauth.resource), AnyHttpUrl(settings.oauth.issuer)
         scopes = [*dict.fromkeys((*settings.oauth.scopes, *settings.oauth.roles))]
         extra = create_protected_resource_routes(resource, [issuer], scopes)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        del app
+        async with inner.router.lifespan_context(inner):
+            yield
+
     app = Starlette(
         routes=[*routes(serving), *extra, *inner.routes],
         exception_handlers={HTTPException: _refused},
-        lifespan=lambda _: inner.router.lifespan_context(inner),
+        lifespan=lifespan,
     )
     return Door(app, settings)
 
@@ -134,6 +149,7 @@ async def serve_http(serving: Serving, settings: ServeSettings, stop: anyio.Even
     with _listen(settings) as listening:
         async with background() as group:
             group.start_soon(partial(server.serve, sockets=[listening]))
+            await server.listening.wait()
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             say(f"MCP at http://{host}:{listening.getsockname()[1]}/mcp")
             await stop.wait()
