@@ -97,6 +97,29 @@ def sqlite() -> list[str]:
     return [str(_python(f"mcp-server-sqlite=={SQLITE}", f"mcp=={OLD_SDK}").with_name("mcp-server-sqlite"))]
 
 
+def pydantic_ai() -> Path:
+    """An interpreter with pydantic-ai."""
+    return _python("pydantic-ai-slim[openai,mcp]==2.62.0")
+
+
+def openai_agents() -> Path:
+    """An interpreter with the OpenAI Agents SDK."""
+    return _python("openai-agents==0.24.0")
+
+
+def langchain() -> Path:
+    """An interpreter with LangChain and its adapters of MCP."""
+    return _python("langchain==1.5.2", "langchain-openai==1.7.4", "langchain-mcp-adapters==0.3.2", "langgraph==1.2.22")
+
+
+def interpreter(peer: Callable[[], Path]) -> Path:
+    """The interpreter of a framework; skips the test where it cannot be had."""
+    try:
+        return peer()
+    except Missing as error:
+        pytest.skip(f"a framework of other people is missing: {error}")
+
+
 def conformance() -> list[str]:
     """The conformance suite."""
     place = _modules(f"conformance-{CONFORMANCE}", f"{SCOPE}/conformance@{CONFORMANCE}")

@@ -71,13 +71,15 @@ def model_server(answer: Callable[[dict[str, Any]], Reply]) -> Iterator[ModelSer
                 body = {**body, "messages": [system, *body["messages"]]}
             reply = server.answer(body)
             status = reply.get("status", 200)
-            content = (
-                (_anthropics if anthropic else _stream)(reply)
-                if status == 200
-                else json.dumps({"error": {"message": reply["error"]}}).encode()
-            )
+            streamed = status == 200 and body.get("stream", False)
+            if status != 200:
+                content = json.dumps({"error": {"message": reply["error"]}}).encode()
+            elif streamed:
+                content = (_anthropics if anthropic else _stream)(reply)
+            else:
+                content = json.dumps(_whole(reply)).encode()
             self.send_response(status)
-            self.send_header("Content-Type", "text/event-stream" if status == 200 else "application/json")
+            self.send_header("Content-Type", "text/event-stream" if streamed else "application/json")
             for name, value in reply.get("headers", {}).items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(content)))
@@ -128,6 +130,18 @@ def _stream(reply: Reply) -> bytes:
     ]
     lines = [json.dumps({"id": "r", "model": "played", **event}) for event in events]
     return "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode()
+
+
+def _whole(reply: Reply) -> dict[str, Any]:
+    """A chat completion that was not asked for as a stream."""
+    calls = [
+        {"id": f"c{n}", "type": "function", "function": {**each, "arguments": json.dumps(each["arguments"])}}
+        for n, each in enumerate(reply.get("calls", []))
+    ]
+    message = {"role": "assistant", "content": reply.get("text"), **({"tool_calls": calls} if calls else {})}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+    about = {"id": "r", "object": "chat.completion", "created": 0, "model": "played"}
+    return {**about, "choices": [choice], "usage": {**USAGE, "total_tokens": 110}}
 
 
 def _anthropics(reply: Reply) -> bytes:

@@ -43,13 +43,14 @@ class Runs:
         self, script: Any, *team: AgentCard, resume: str = "", prices: Prices | None = PRICES, **options: Any
     ):
         limits, task = options.pop("limits", None), options.pop("task", "the job")
+        name = options.pop("name", "scripted")
         memory = MemorySettings(window_tokens=options.pop("window", None))
         settings = Settings(
             servers={"fx": effects(self.folder / "ledger")},
             memory=memory,
             policy=PolicySettings(ask=("fx__pay",), allow=("fx__*",)),
         )
-        model = ScriptedModel(lambda request: script[request.agent, request.turn](request), prices=prices)
+        model = ScriptedModel(lambda request: script[request.agent, request.turn](request), name=name, prices=prices)
         made = Options(settings=settings, cards=cards(*team), model=model, home=self.folder, journal=self.journal)
         async with Orchestrator(made, agent=team[0].name) as orchestrator:
             if resume:
@@ -107,7 +108,7 @@ async def everything(folder: Path) -> list[RunResult]:
     work = script(alone=[pay, "paid"])
     results.append(await runs.run(work, alone))
     await give_verdict(runs.journal, results[-1].run_id, Verdict(approved=True))
-    results.append(await runs.run(work, alone, resume=results[-1].run_id))
+    results.append(await runs.run(work, alone, resume=results[-1].run_id, name="another"))
     results.append(await runs.run(script(alone=[look, "partial"]), alone, limits=Limits(steps=1), prices=None))
     work, plain = script(alone=[[look, pay], "after"]), runs.journal
 
