@@ -92,7 +92,7 @@ class Loop:
                 await self._wait(calls)
             case Stop(limit, detail):
                 # An answer that has begun is better than another, shorter one.
-                closing = not self.state.window and self._ledger.exhausted() is None and self._ledger.remaining > 0
+                closing = not self.state.cut and self._ledger.exhausted() is None and self._ledger.remaining > 0
                 self._ending.limit(limit, detail, closing=closing)
             case Finish():
                 await self._ending.finish(step)

@@ -72,7 +72,8 @@ def test_three_hundred_tools_are_found_by_a_child_agent_and_stay_over_a_crash(tm
     assert names(second)[len(always)] == FOUND
     assert len(names(second)) == len(always) + WISH["limit"]
     assert names(after) == names(second)
-    assert {name for body in asked(server, "boss") for name in names(body)} == {"agents__clerk"}, "each has its own"
+    of_boss = {name for body in asked(server, "boss") for name in names(body)}
+    assert of_boss == {"agents__clerk", "plan"}, "each has its own"
 
 
 def test_three_hundred_tools_cost_the_prompt_less_than_a_tenth_of_listing_them(tmp_path: Path) -> None:
