@@ -103,7 +103,7 @@ class Serving:
         patience = min(arguments.get("wait", self._patience), self._patience)
         call = Call(ctx=ctx, guest=guest, card=card, patience=patience)
         if self.runs.live(run) is None and unsettled(await self.runs.states(run), run):
-            self.runs.go_on(run)
+            self.runs.go_on(run, guest.name)
         return await self._calls.collect(call, run)
 
     async def _card_of(self, run: str, guest: Guest) -> AgentCard:

@@ -29,6 +29,9 @@ from orchestrator.serving.runs import Busy, Live, Order, Stopping
 from orchestrator.serving.watching import place_of, stream
 from orchestrator.tools.arguments import ArgumentSchema, InvalidArguments
 
+LOOK = 0.05
+"""Seconds between looks for a run that was begun just now."""
+
 MOST = 500
 """Runs of one list."""
 
@@ -182,7 +185,7 @@ class Api:
         decided = await give_verdict(self._journal, root, verdict, call=request.path_params["call"])
         left = [*pending(await self._runs.states(root))]
         if not left:
-            self._runs.go_on(root).detached = True
+            self._runs.go_on(root, by).detached = True
         return _json(Decided(decided=decided, pending=left))
 
     async def _own(self, request: Request) -> tuple[str, Mapping[str, RunState]]:
@@ -197,12 +200,9 @@ class Api:
     async def _written(self, live: Live) -> None:
         """Until the journal has the run. Raises what keeps it from being run."""
         while await self._journal.row(live.run) is None:
-            news = anyio.Event()
-            with live.watched(lambda _, news=news: news.set()), anyio.move_on_after(0.05):
-                await live.ended.wait()
+            with anyio.move_on_after(LOOK):  # watchers hear of an event before it is written, so the journal is asked
+                await live.wait()
                 break
-        if live.ended.is_set():
-            await live.wait()
 
 
 def _guarded(work: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:

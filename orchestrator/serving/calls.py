@@ -75,7 +75,7 @@ class Calls:
         if params.request_state is None:
             return await self._follow(call, self._runs.start(call.order, call.guest.runs), frozenset())
         run, dismissed = await self._decide(call, call.order, params)
-        return await self._follow(call, self._runs.go_on(run), dismissed)
+        return await self._follow(call, self._runs.go_on(run, call.guest.name), dismissed)
 
     async def collect(self, call: Call, run: str) -> Reply:
         """What became of a run that was begun by an earlier call."""
@@ -92,7 +92,7 @@ class Calls:
                 return _still_running(call, live.run)
             if not await self._ask_now(call, live.run):
                 return await self._settle(call, live.run, dismissed)
-            live = self._runs.go_on(live.run)
+            live = self._runs.go_on(live.run, live.by)
 
     async def _wait(self, call: Call, live: Live) -> bool:
         """Waits for the run, and tells the caller how it goes. False: it takes longer than the caller waits.

@@ -67,7 +67,7 @@ class Live:
     """
 
     run: str
-    by: str = ""
+    by: str
     keyed: bool = False
     detached: bool = False
     callers: int = 0
@@ -117,11 +117,11 @@ class Runs:
             raise Busy(
                 f"{len(under_way)} runs of {order.options.by} are under way, and no more may be; call again later"
             )
-        return self._begin(order.run, order)
+        return self._begin(order.run, order.options.by, order)
 
-    def go_on(self, run: str) -> Live:
-        """Goes on with a run that waited or was interrupted; for one that is driven here already, that one."""
-        return self._begin(run, None)
+    def go_on(self, run: str, by: str) -> Live:
+        """Goes on with `by`'s run that waited or was interrupted; for one that is driven here already, that one."""
+        return self._begin(run, by)
 
     @property
     def stopping(self) -> bool:
@@ -173,12 +173,12 @@ class Runs:
         for live in tuple(self._live.values()):
             await live.ended.wait()
 
-    def _begin(self, run: str, order: Order | None) -> Live:
+    def _begin(self, run: str, by: str, order: Order | None = None) -> Live:
         if (live := self._live.get(run)) is not None:
             return live
         if self._stopping:
             raise Stopping("this server is about to stop and takes no more calls; call again in a moment")
-        live = Live(run=run, by=order.options.by if order else "", keyed=order is not None and bool(order.key))
+        live = Live(run=run, by=by, keyed=order is not None and bool(order.key))
         self._live[run] = live
         self._group.start_soon(partial(self._drive, live, order), name=f"run {run}")
         return live

@@ -18,7 +18,7 @@ from orchestrator import Options, Orchestrator
 from orchestrator.config import PolicySettings, Settings
 from orchestrator.config.settings import MemorySettings
 from orchestrator.errors import JournalError, ModelError
-from orchestrator.events import JournalEvent, ModelIntent, ToolResult, WindowCut
+from orchestrator.events import JournalEvent, ModelIntent, RunStarted, ToolResult, WindowCut
 from orchestrator.models.anthropic import AnthropicCodec
 from orchestrator.models.base import ModelRequest
 from orchestrator.models.chat import ChatCodec
@@ -124,12 +124,17 @@ def erratic(seed: int) -> Any:
     return script
 
 
+def beginning(journal: list[JournalEvent]) -> RunStarted:
+    assert isinstance(journal[0], RunStarted)
+    return journal[0]
+
+
 def checked_by_the_journal(play: Play, journal: list[JournalEvent], bodies: dict[str, bytes]) -> None:
     """Every request is made again, byte for byte, from nothing but the events before it."""
     codec = ChatCodec("scripted")
-    started = journal[0]
+    started = beginning(journal)
     tools = {name: specs_of(bodies[name]) for name in tool_lists(journal)}
-    system = bodies[getattr(started, "system")].decode()  # noqa: B009
+    system = bodies[started.system].decode()
     for request in rebuilt(journal, iter([Wire(codec, False)]), system, tools, {}):
         assert request.checked
         assert request.body in play.sent[request.turn]
@@ -138,7 +143,7 @@ def checked_by_the_journal(play: Play, journal: list[JournalEvent], bodies: dict
 async def _played(script: Any, deaths: list[int]) -> tuple[Play, list[JournalEvent]]:
     play = Play(script)
     journal = await play.to_the_end(deaths)
-    names = [*tool_lists(journal), getattr(journal[0], "system")]  # noqa: B009
+    names = [*tool_lists(journal), beginning(journal).system]
     checked_by_the_journal(play, journal, {name: await play.journal.body(name) for name in names})
     return play, journal
 

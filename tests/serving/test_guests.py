@@ -1,0 +1,93 @@
+"""A caller with a token over MCP is who the token says, in both eras and beside others (C6, E3)."""
+
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from tests.serving.served import ERAS, SECONDS, bell, rung, text
+from tests.serving.site import TOKENS, caller, site, tables
+from tests.support.command import call
+
+pytestmark = pytest.mark.requirement("C6", "E3")
+both = pytest.mark.parametrize("era", ERAS)
+TASK = {"task": "x"}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    more = {"bob": {"agents": '["oth*"]'}, "sam": {"limits": "{ tokens = 1 }"}}
+    with site(tmp_path_factory.mktemp("guests"), tables(**more)) as served:
+        yield served
+
+
+@asynccontextmanager
+async def client(address: str, era: str, name: str) -> AsyncGenerator[Client]:
+    headers = {"authorization": f"Bearer {TOKENS[name]}"}
+    async with httpx2.AsyncClient(headers=headers, timeout=SECONDS) as http:
+        transport = streamable_http_client(f"{address}/mcp", http_client=http)
+        with anyio.fail_after(SECONDS):
+            async with Client(transport, mode=ERAS[era]) as opened:
+                yield opened
+
+
+@both
+def test_each_sees_calls_and_spends_what_their_token_says(address: str, era: str) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            ann, bob, sam = [await stack.enter_async_context(client(address, era, name)) for name in TOKENS]
+            assert [tool.name for tool in (await bob.list_tools()).tools] == ["other", "run_result"]
+            assert {"lone", "other", "analyst"} < {tool.name for tool in (await ann.list_tools()).tools}
+            stopped = await sam.call_tool("lone", TASK)
+            assert stopped.meta["orchestrator/spent"]["stop_reason"] == "max_tokens"
+            done = await ann.call_tool("lone", TASK)
+            assert text(done) == "done"
+            with pytest.raises(MCPError, match="no agent 'lone'"):
+                await bob.call_tool("lone", TASK)
+            theirs = await bob.call_tool("run_result", {"run": done.meta["orchestrator/spent"]["run"]})
+            assert theirs.is_error
+
+    anyio.run(main)
+    for name in ("ann", "sam"):
+        with caller(address, name) as http:
+            runs = http.get("/api/runs").json()["runs"]
+            assert {run["by"] for run in runs} == {name}
+    with caller(address, "bob") as http:
+        assert http.get("/api/runs").json()["runs"] == []
+
+
+def test_a_session_is_of_who_began_it(address: str) -> None:
+    told = {"accept": "application/json, text/event-stream"}
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    with caller(address, "ann", **told) as ann, caller(address, "bob", **told) as bob:
+        begun = ann.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about})
+        session = {"mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+        listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        ann.post("/mcp", headers=session, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+        assert "lone" in ann.post("/mcp", headers=session, json=listing).text
+        refused = bob.post("/mcp", headers=session, json=listing)
+        assert refused.status_code in (403, 404)
+        assert "lone" not in refused.text
+
+
+def test_a_run_that_goes_on_after_an_approval_is_one_of_those_at_once(tmp_path: Path) -> None:
+    pipe = bell(tmp_path)
+    replies = ({"calls": [call("fx__pay", text="a")]}, {"calls": [call("fx__hang", text="b")]}, {"text": "done"})
+    more = {"ann": {"runs": "1"}}
+    with site(tmp_path, tables(**more), *replies) as address, caller(address, "ann") as ann:
+        begin = {"agent": "lone", "input": TASK}
+        run = ann.post("/api/runs", json=begin).json()["run_id"]
+        ann.get(f"/api/runs/{run}/events")  # until it waits
+        (waiting,) = ann.get("/api/approvals").json()["approvals"]
+        ann.post(f"/api/approvals/{run}/{waiting['call']}", json={"decision": "approve"})
+        anyio.run(rung, pipe)
+        refused = ann.post("/api/runs", json=begin)
+        assert (refused.status_code, "1 runs of ann are under way" in refused.json()["detail"]) == (429, True)
+        assert ann.post(f"/api/runs/{run}/cancel").json()["status"] == "cancelled"
+        assert ann.post("/api/runs", json=begin).status_code == 202
