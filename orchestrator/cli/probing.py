@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 async def probing(arguments: Namespace) -> int:
+    """Runs the trial. Only a person at a terminal is asked to have the answer written; else the lines are printed."""
     from orchestrator.doctor.probe import probe  # noqa: PLC0415 - imports the MCP package
 
     chosen = options(arguments)
