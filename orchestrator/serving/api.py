@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any, Literal
 
 import anyio
@@ -12,11 +11,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from orchestrator.errors import ConfigurationError, OrchestratorError, RunBusy, UnknownRun
-from orchestrator.events import Limits, Status
+from orchestrator.events import Limits
 from orchestrator.masking import mask
 from orchestrator.runtime.approvals import give_verdict
 from orchestrator.runtime.delegation import DEFAULT_INPUT, task_text
-from orchestrator.runtime.journal.base import root_of
+from orchestrator.runtime.journal.base import RunRow, root_of
 from orchestrator.runtime.result import ApprovalRequest, pending, run_result
 from orchestrator.runtime.runstate import RunState
 from orchestrator.runtime.sittings import RunOptions
@@ -58,21 +57,8 @@ class Begun(BaseModel):
     run_id: str
 
 
-class Listed(BaseModel):
-    """One run of a list. Times are seconds since the epoch."""
-
-    run_id: str
-    parent: str | None
-    agent: str
-    task: str
-    status: Status
-    started_at: float
-    ended_at: float | None
-    by: str
-
-
 class RunList(BaseModel):
-    runs: list[Listed]
+    runs: list[RunRow]
 
 
 class Decision(_Body):
@@ -142,7 +128,7 @@ class Api:
         """Your runs, newest first. `limit` is at most 500."""
         limit = _number(request, "limit", 100)
         rows = await self._journal.runs(limit=min(limit, MOST), by=current_guest().name)
-        return _json(RunList(runs=[Listed(**asdict(row)) for row in rows]))
+        return _json(RunList(runs=list(rows)))
 
     async def show(self, request: Request) -> Response:
         """A run as it stands: its answer, steps, usage, cost, and what it waits for."""

@@ -1,12 +1,11 @@
 """What is served over HTTP beside MCP, as OpenAPI 3.1: made from the routes and the models of their bodies."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from starlette.routing import Route
 
 from orchestrator import __version__
 from orchestrator.runtime.result import RunResult
@@ -45,12 +44,6 @@ def openapi() -> dict[str, Any]:
         "components": {"schemas": found.get("$defs", {}), "securitySchemes": {"token": bearer}},
         "security": [{}, {"token": []}],
     }
-
-
-def served(routes: Iterable[Any]) -> set[tuple[str, str]]:
-    """Method and path of every route, for comparing."""
-    plain = (route for route in routes if isinstance(route, Route))
-    return {(method, route.path) for route in plain for method in route.methods or () if method != "HEAD"}
 
 
 def _operation(

@@ -11,9 +11,10 @@ from typing import Any
 
 import anyio
 
-from orchestrator import Options, Orchestrator
+from orchestrator import Options
 from orchestrator.models.base import ModelRequest
 from orchestrator.testing import CrashPoint, NullTracer, ScriptedModel, SqliteJournal, call
+from tests.behaviour.spine import drive
 from tests.support.runs import card, cards, settings
 
 
@@ -76,13 +77,8 @@ async def _sit(folder: Path, run_id: str | None, after: int | None) -> None:
         journal=journal if after is None else CrashPoint(journal, after=after),
         tracer=NullTracer(),
     )
-    async with Orchestrator(options, agent="boss") as orchestrator:
-        if run_id is None:
-            result = await orchestrator.run("the job")
-        else:
-            result = await orchestrator.resume(run_id)
+    await drive(options, folder, run_id)
     await journal.aclose()
-    (folder / "result.json").write_text(result.model_dump_json())
 
 
 def sit(folder: Path, run_id: str | None = None, after: int | None = None) -> None:

@@ -37,6 +37,13 @@ def _play(folder: Path, request: ModelRequest) -> object:
     return SCRIPT[request.agent, request.turn]
 
 
+async def drive(options: Options, folder: Path, run_id: str | None) -> None:
+    """Begins the boss's run, or goes on with it, and keeps the result in `result.json`."""
+    async with Orchestrator(options, agent="boss") as orchestrator:
+        result = await (orchestrator.run("the job") if run_id is None else orchestrator.resume(run_id))
+    (folder / "result.json").write_text(result.model_dump_json())
+
+
 async def _sit(folder: Path, run_id: str | None, after: int | None, before: int | None) -> None:
     journal = SqliteJournal(folder / "journal.sqlite")
     wrapped = journal if after is None and before is None else CrashPoint(journal, after=after, before=before)
@@ -48,13 +55,8 @@ async def _sit(folder: Path, run_id: str | None, after: int | None, before: int 
         journal=wrapped,
         tracer=NullTracer(),
     )
-    async with Orchestrator(options, agent="boss") as orchestrator:
-        if run_id is None:
-            result = await orchestrator.run("the job")
-        else:
-            result = await orchestrator.resume(run_id)
+    await drive(options, folder, run_id)
     await journal.aclose()
-    (folder / "result.json").write_text(result.model_dump_json())
 
 
 def sit(folder: Path, run_id: str | None = None, after: int | None = None, before: int | None = None) -> None:
