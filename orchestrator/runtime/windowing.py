@@ -2,11 +2,9 @@
 
 from typing import assert_never
 
-from orchestrator.events import MemoryCompacted, MemoryIntent, MemoryPinned, WindowCut
+from orchestrator.events import MemoryCompacted, MemoryEvent, MemoryIntent, MemoryPinned, WindowCut
 from orchestrator.memory.pins import added
 from orchestrator.runtime.runstate import Reservation, RunState
-
-MemoryEvent = MemoryPinned | MemoryIntent | MemoryCompacted | WindowCut
 
 
 def apply_memory(state: RunState, event: MemoryEvent) -> RunState:
