@@ -1,0 +1,113 @@
+"""The conformance suite of the protocol, its server half, before `orchestrator serve`: both requirement sets.
+
+The suite wants tools of certain names. Where an agent can be what such a tool is, one of that name is served. What an
+agent never is stands in `expected_failures.json` with its reason: each check that fails, no less and no more.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.test_client import EXPECTED
+from tests.serving.served import SECONDS, House
+from tests.support import foreign
+from tests.support.command import EFFECTS, call, plain, servers
+
+pytestmark = [pytest.mark.xdist_group("conformance"), pytest.mark.requirement("E3")]
+
+LEAST = {"2025-11-25": 33, "2026-07-28": 50}
+"""How many scenarios are run."""
+
+ASKER = Path(__file__).with_name("asker.py")
+NOTHING = "input: {type: object, properties: {}}"
+SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {"address": {"$anchor": "addressDef", "type": "object", "properties": {"city": {"type": "string"}}}},
+    "properties": {
+        "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+        "email": {"type": "string"},
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
+    "additionalProperties": False,
+}
+REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+FORMS = {
+    "test_elicitation": ["person"],
+    "test_elicitation_sep1034_defaults": ["defaults"],
+    "test_elicitation_sep1330_enums": ["enums"],
+    "test_streaming_elicitation": ["name"],
+    "test_input_required_result_elicitation": ["name"],
+    "test_input_required_result_request_state": ["ok"],
+    "test_input_required_result_multi_round": ["name", "color"],
+    "test_input_required_result_tampered_state": ["ok"],
+    "test_input_required_result_capabilities": ["name"],
+}
+"""Agents whose tool asks a person, and which forms, one after the other."""
+
+CARDS = {
+    "test_simple_text": f"tools: []\n{NOTHING}",
+    "test_error_handling": f"tools: []\n{NOTHING}",  # nothing is recorded for it
+    "test_tool_with_progress": f"tools: [fx__look]\n{NOTHING}",
+    "test_logging_tool": f"tools: []\n{NOTHING}",
+    "json_schema_2020_12_tool": f"tools: []\ninput: {json.dumps(SCHEMA)}",
+    "test_header_tool": f"tools: []\ninput: {json.dumps(REGION)}",
+    **dict.fromkeys(FORMS, f"tools: [asker__ask]\n{NOTHING}"),
+    "test_elicitation": "tools: [asker__ask]\ninput: {type: object, properties: {message: {type: string}}}",
+}
+
+
+def replies() -> Generator[dict[str, Any]]:
+    for name in ("test_simple_text", "test_logging_tool", "test_header_tool"):
+        yield {"agent": name, "text": "This is a simple text response for testing."}
+    for text in ("a", "b"):
+        yield {"agent": "test_tool_with_progress", "calls": [call("fx__look", text=text)]}
+    yield {"agent": "test_tool_with_progress", "text": "looked twice"}
+    for name, forms in FORMS.items():
+        for form in forms:
+            yield {"agent": name, "calls": [call("asker__ask", form=form)]}
+        yield {"agent": name, "text": "thank you"}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    folder = tmp_path_factory.mktemp("suite")
+    house = House.build(folder, CARDS, *replies())
+    asker = {"command": sys.executable, "args": [str(ASKER)]}
+    servers(folder / ".mcp.json", fx=plain(EFFECTS, folder / "ledger"), asker=asker)
+    house.start()
+    try:
+        yield house.url
+    finally:
+        house.end()
+
+
+@pytest.mark.parametrize("requirements", EXPECTED["server"])
+def test_what_a_server_must_do(requirements: str, url: str, tmp_path: Path) -> None:
+    """A check that fails or warns is expected, and what is expected does; also in scenarios that do not count."""
+    try:
+        suite = foreign.conformance()
+    except foreign.Missing as error:
+        pytest.skip(f"the conformance suite is missing: {error}")
+    command = [*suite, "server", "--url", url, "--requirements", requirements, "-o", str(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS * 2)
+    found: dict[str, str] = {}
+    for file in sorted(tmp_path.glob("server-*/checks.json")):
+        for check in json.loads(file.read_text("utf-8")):
+            if check["status"] in ("FAILURE", "WARNING"):
+                found[check["id"]] = check.get("errorMessage", "")
+    reasons = EXPECTED["server"][requirements]
+    expected = {check for checks in reasons.values() for check in checks}
+    assert said.stdout.count("\n=== Running scenario: ") >= LEAST[requirements], said.stdout + said.stderr
+    assert {check: found[check] for check in found.keys() - expected} == {}
+    assert expected - found.keys() == set()
