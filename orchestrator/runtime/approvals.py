@@ -67,7 +67,9 @@ async def give_verdict(
 def _found(states: Mapping[str, RunState], root: str, request: ApprovalRequest) -> tuple[RunState, CallState]:
     parent, _, own = request.call.rpartition("/")
     state = states[f"{root}/{parent}" if parent else root]
-    return state, next(item for item in state.calls if item.call.id == own)
+    call = state.find(own)
+    assert call is not None, "a call that waits is in the state"
+    return state, call
 
 
 async def _arguments(journal: Journal, state: RunState, call: CallState, verdict: Verdict) -> dict[str, Any] | None:

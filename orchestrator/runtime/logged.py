@@ -77,7 +77,7 @@ def _facts(event: JournalEvent, before: RunState, after: RunState) -> Mapping[st
 
 
 def _result(event: ToolResult | ToolInDoubt, before: RunState) -> Mapping[str, Any]:
-    call = next((each for each in before.calls if each.call.id == event.call), None)
+    call = before.find(event.call)
     arguments = None if call is None else call.call.arguments if call.arguments is None else call.arguments
     line = {"call": event.call, "tool": event.tool, "arguments": arguments, "result": event.observation}
     if isinstance(event, ToolInDoubt):

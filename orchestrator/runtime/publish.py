@@ -50,37 +50,26 @@ def wanted(call: CallState) -> tuple[str, dict[str, Any] | None]:
 
 def public(event: JournalEvent, before: RunState, after: RunState) -> Iterator[PublicEvent]:
     """What watchers are told when `event` takes a run from one state to the next."""
-    trace_id = after.run.trace_id
-    run_id, agent, step = event.run, event.agent, after.turn
+    place: dict[str, Any] = {
+        "run_id": event.run,
+        "agent": event.agent,
+        "step": after.turn,
+        "trace_id": after.run.trace_id,
+    }
     if before.name != after.name or before.started is None:
         previous = before.name if before.started is not None else None
-        yield StateEvent(
-            run_id=run_id, agent=agent, step=step, trace_id=trace_id, state=after.name, previous=previous, at=event.at
-        )
+        yield StateEvent(**place, state=after.name, previous=previous, at=event.at)
     if after.remote != before.remote:
         more, paid = after.remote.beyond(before.remote), after.remote_cost.beyond(before.remote_cost)
-        yield UsageEvent(run_id=run_id, agent=agent, step=step, trace_id=trace_id, usage=more, cost=paid)
+        yield UsageEvent(**place, usage=more, cost=paid)
     match event:
         case ModelResult() | MemoryCompacted():
-            yield UsageEvent(
-                run_id=run_id, agent=agent, step=step, trace_id=trace_id, usage=event.usage, cost=event.cost
-            )
+            yield UsageEvent(**place, usage=event.usage, cost=event.cost)
         case ToolIntent():
-            yield ToolCallEvent(
-                run_id=run_id,
-                agent=agent,
-                step=step,
-                trace_id=trace_id,
-                call=event.call,
-                tool=event.tool,
-                arguments=event.arguments,
-            )
+            yield ToolCallEvent(**place, call=event.call, tool=event.tool, arguments=event.arguments)
         case ToolResult() | ToolInDoubt():
             yield ToolResultEvent(
-                run_id=run_id,
-                agent=agent,
-                step=step,
-                trace_id=trace_id,
+                **place,
                 call=event.call,
                 tool=event.tool,
                 observation=event.observation,
@@ -88,14 +77,11 @@ def public(event: JournalEvent, before: RunState, after: RunState) -> Iterator[P
                 seconds=event.seconds if isinstance(event, ToolResult) else 0.0,
             )
         case ApprovalAsked() | InputAsked() | ApprovalDecided():
-            call = next((item for item in after.calls if item.call.id == event.call), None)
-            if call is not None and call.phase == "waiting" and call.digest != _digest(before, event.call):
+            call = after.find(event.call)
+            if call is not None and call.phase == "waiting" and not _waited(before.find(event.call), call):
                 reason, asked = wanted(call)
                 yield ApprovalEvent(
-                    run_id=run_id,
-                    agent=agent,
-                    step=step,
-                    trace_id=trace_id,
+                    **place,
                     call=call_path(event.run, event.call),
                     tool=call.call.name,
                     arguments=dict(call.arguments or {}),
@@ -103,27 +89,19 @@ def public(event: JournalEvent, before: RunState, after: RunState) -> Iterator[P
                     input=asked,
                 )
         case ModelFailed():
-            yield ErrorEvent(run_id=run_id, agent=agent, step=step, trace_id=trace_id, error=event.error)
+            yield ErrorEvent(**place, error=event.error)
         case ModelChanged():
             told = f"goes on with model {event.model} in place of {event.previous} ({event.reason})"
-            yield ErrorEvent(run_id=run_id, agent=agent, step=step, trace_id=trace_id, error=told)
+            yield ErrorEvent(**place, error=told)
         case RunFinished():
-            yield FinalAnswerEvent(
-                run_id=run_id,
-                agent=agent,
-                step=step,
-                trace_id=trace_id,
-                answer=event.answer,
-                status=event.status,
-                stop_reason=event.stop_reason,
-            )
+            yield FinalAnswerEvent(**place, answer=event.answer, status=event.status, stop_reason=event.stop_reason)
         case RunFailed() | RunCancelled():
             error = event.error if isinstance(event, RunFailed) else event.reason
-            yield ErrorEvent(run_id=run_id, agent=agent, step=step, trace_id=trace_id, error=error)
+            yield ErrorEvent(**place, error=error)
         case _:
             return
 
 
-def _digest(state: RunState, call: str) -> str | None:
-    """What the verdict on a call that waits must name."""
-    return next((item.digest for item in state.calls if item.call.id == call and item.phase == "waiting"), None)
+def _waited(before: CallState | None, now: CallState) -> bool:
+    """Whether a call that waits did so before, for the same."""
+    return before is not None and before.phase == "waiting" and before.digest == now.digest

@@ -187,6 +187,15 @@ class RunState(NamedTuple):
         assert self.started is not None, "the run has not started"
         return self.started
 
+    def find(self, call: str) -> CallState | None:
+        """A call of the current turn, by its id."""
+        return next((each for each in self.calls if each.call.id == call), None)
+
+    def update(self, call: str, **changes: Any) -> "RunState":
+        """The state with changes to one call of the current turn."""
+        calls = tuple(each._replace(**changes) if each.call.id == call else each for each in self.calls)
+        return self._replace(calls=calls)
+
     @property
     def opening(self) -> str:
         """What the run begins with: its task, below what was said before in its conversation."""
