@@ -23,6 +23,8 @@ NODE_SERVERS = dict.fromkeys(("everything", "filesystem", "memory", "sequential-
 CONFORMANCE = "0.2.0-alpha.12"
 """The conformance suite; it holds the requirement sets of 2025-11-25 and of 2026-07-28."""
 
+INSPECTOR = "2.12.0"
+
 GIT = TIME = "2026.10.19"
 SQLITE = "2025.4.25"
 OLD_SDK = "1.30.0"
@@ -126,6 +128,12 @@ def conformance() -> list[str]:
     return [node(), str(place / "conformance" / "dist" / "index.js")]
 
 
+def inspector() -> list[str]:
+    """The MCP Inspector; `--cli` makes it a program for scripts."""
+    place = _modules(f"inspector-{INSPECTOR}", f"{SCOPE}/inspector@{INSPECTOR}")
+    return [node(), str(place / "inspector" / "clients" / "launcher" / "build" / "index.js")]
+
+
 SERVERS = (everything, filesystem, memory, thinking, git, time, sqlite)
 
 
@@ -196,7 +204,7 @@ def _run(*command: str) -> None:
 
 
 if __name__ == "__main__":
-    for each in (*SERVERS, conformance):
+    for each in (*SERVERS, conformance, inspector):
         try:
             print(" ".join(each()))
         except Missing as error:
