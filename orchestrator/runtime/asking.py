@@ -55,17 +55,15 @@ class Asking:
                 logger.warning("the answer to what %s asks does not fit, so it waits on: %s", call.input.server, error)
                 return False
         self._recorder.note(
-            self._recorder.make(
-                ApprovalDecided,
-                call=call.call.id,
-                approved=verdict.approved,
-                digest=call.digest,
-                note=verdict.note,
-                arguments=arguments,
-                dismissed=verdict.dismissed,
-                held=held,
-                by=verdict.by or os_user(),
-            )
+            ApprovalDecided,
+            call=call.call.id,
+            approved=verdict.approved,
+            digest=call.digest,
+            note=verdict.note,
+            arguments=arguments,
+            dismissed=verdict.dismissed,
+            held=held,
+            by=verdict.by or os_user(),
         )
         await self._recorder.save(durable=True)
         return True
@@ -101,24 +99,22 @@ class Asking:
             for each in asked.questions
         ]
         self._recorder.note(
-            self._recorder.make(
-                InputAsked,
-                call=call,
-                tool=found.call.name,
-                server=server,
-                arguments=arguments,
-                questions=(*earlier, *new),
-                round=number,
-                state=asked.state,
-                restarts=asked.restarts,
-                usage=used.usage,
-                cost=used.cost,
-            )
+            InputAsked,
+            call=call,
+            tool=found.call.name,
+            server=server,
+            arguments=arguments,
+            questions=(*earlier, *new),
+            round=number,
+            state=asked.state,
+            restarts=asked.restarts,
+            usage=used.usage,
+            cost=used.cost,
         )
         return True
 
     def find(self, call: str) -> CallState | None:
-        return next((each for each in self._recorder.state.calls if each.call.id == call), None)
+        return self._recorder.state.find(call)
 
     def _by_mode(self, question: Question) -> Question:
         """`none` declines for the person; `all` can say yes where nothing but a yes is asked for."""

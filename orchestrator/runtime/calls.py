@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 
+from orchestrator.tools.arguments import canonical
 from orchestrator.tools.toolset import Offer, Reply
 
 
@@ -14,6 +15,11 @@ class Wish:
 
     offer: Offer
     arguments: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """The same for calls that ask for the same."""
+        return f"{self.offer.name} {canonical(self.arguments)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

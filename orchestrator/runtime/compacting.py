@@ -112,9 +112,9 @@ class Compacting:
             self._note(through, error=grant.limit)
             return
         cost = Cost(amount=grant.amount.cost, known=choice.model.prices is not None)
-        intent = self._recorder.make(MemoryIntent, through=through, reserved=grant.amount.tokens, reserved_cost=cost)
+        self._recorder.note(MemoryIntent, through=through, reserved=grant.amount.tokens, reserved_cost=cost)
         self._done = anyio.Event()
-        await self._recorder.save([intent], durable=True)
+        await self._recorder.save(durable=True)
         self._spawn(self._summarise, choice, draft, through, grant, limit)
 
     async def _cut(self, prompt: Prompt, reason: str, budget: int) -> bool:
@@ -132,9 +132,7 @@ class Compacting:
             return False
         first = state.window.through if state.window is not None else 0
         head = self._head(through, summary, budget)
-        self._recorder.note(
-            self._recorder.make(WindowCut, reason=reason, first=first, through=through, budget=budget, **head.event())
-        )
+        self._recorder.note(WindowCut, reason=reason, first=first, through=through, budget=budget, **head.event())
         self._done = None
         return True
 
@@ -221,7 +219,7 @@ class Compacting:
         return usage, cost
 
     def _note(self, through: int, **facts: Any) -> None:
-        self._recorder.note(self._recorder.make(MemoryCompacted, through=through, **facts))
+        self._recorder.note(MemoryCompacted, through=through, **facts)
 
     def _facts(self, choice: Choice, grant: Grant) -> ChatFacts:
         return ChatFacts(

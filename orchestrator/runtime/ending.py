@@ -42,9 +42,7 @@ class Ending:
         answer = (
             self._recorder.state.answer if step.status == "finished" and self._recorder.state.answer else step.answer
         )
-        self._recorder.note(
-            self._recorder.make(RunFinished, status=step.status, stop_reason=step.stop_reason, answer=answer)
-        )
+        self._recorder.note(RunFinished, status=step.status, stop_reason=step.stop_reason, answer=answer)
 
     def _conforms(self, answer: str) -> bool:
         """Whether the answer is what the card's `output` asks for; it is sent back once, then the run is stopped."""
@@ -56,10 +54,10 @@ class Ending:
             if self._recorder.state.sent_back:
                 self.limit("unparseable_output", f"not what `output` asks for: {error.problem}", closing=False)
             else:
-                self._recorder.note(self._recorder.make(OutputChecked, valid=False, text=output_wrong(error)))
+                self._recorder.note(OutputChecked, valid=False, text=output_wrong(error))
             return False
         text = json.dumps(found, ensure_ascii=False)
-        self._recorder.note(self._recorder.make(OutputChecked, valid=True, text=text))
+        self._recorder.note(OutputChecked, valid=True, text=text)
         return True
 
     def _passes(self) -> bool:
@@ -80,7 +78,7 @@ class Ending:
         if reviewer is None:
             return True
         call, arguments = f"t{state.turn}.review", reviewing.question(state, answer)
-        self._recorder.note(self._recorder.make(ReviewAsked, call=call, tool=reviewer.name, arguments=arguments))
+        self._recorder.note(ReviewAsked, call=call, tool=reviewer.name, arguments=arguments)
         return False
 
     def _may_mend(self) -> bool:
@@ -91,7 +89,7 @@ class Ending:
 
     def _judged(self, accepted: bool, text: str, by: str) -> bool:
         told = text if accepted else reviewing.sent_back(text)
-        self._recorder.note(self._recorder.make(AnswerReviewed, accepted=accepted, by=by, text=told))
+        self._recorder.note(AnswerReviewed, accepted=accepted, by=by, text=told)
         return accepted
 
     async def hooked(self, kind: Literal["thinking", "finishing"], answer: str = "") -> bool:
@@ -117,19 +115,17 @@ class Ending:
                     answer = other
                 case Veto(reason):
                     self._note_hook(name, kind, "veto", reason)
-                    self._recorder.note(
-                        self._recorder.make(RunFailed, kind="vetoed", error=f"the hook {name} ended the run: {reason}")
-                    )
+                    self._recorder.note(RunFailed, kind="vetoed", error=f"the hook {name} ended the run: {reason}")
                     return True
                 case _:
                     continue
         return False
 
     def _note_hook(self, hook: str, kind: str, decision: str, text: str) -> None:
-        self._recorder.note(self._recorder.make(HookApplied, hook=hook, moment=kind, decision=decision, text=text))
+        self._recorder.note(HookApplied, hook=hook, moment=kind, decision=decision, text=text)
 
     def limit(self, limit: StopReason, detail: str, *, closing: bool) -> None:
         """A run is stopped by the first limit that it reaches; what its closing request meets is not told."""
         if (first := self._recorder.state.stop) is not None:
             limit, detail = first.limit, first.detail
-        self._recorder.note(self._recorder.make(LimitReached, limit=limit, detail=detail, closing=closing))
+        self._recorder.note(LimitReached, limit=limit, detail=detail, closing=closing)

@@ -97,7 +97,7 @@ class Loop:
             case Finish():
                 await self._ending.finish(step)
             case Fail(kind, error):
-                self._recorder.note(self._recorder.make(RunFailed, kind=kind, error=error))
+                self._recorder.note(RunFailed, kind=kind, error=error)
             case _:
                 assert_never(step)
 
@@ -109,7 +109,7 @@ class Loop:
             while call is not None and call.phase == "waiting" and await self._asking.put(call):
                 call = self._asking.find(call.call.id)  # a server may have asked several things at once
         if isinstance(decide(self.state), Wait):
-            self._recorder.note(self._recorder.make(RunParked, reason="approval"))
+            self._recorder.note(RunParked, reason="approval")
 
     async def _think(self, step: Think) -> None:
         """One thought: a request, and its retries, in one span."""
@@ -151,10 +151,9 @@ class Loop:
             return
         before, name = self._agent.model.name, other.model.name
         weights = other.tally.weights
-        changed = self._recorder.make(
+        self._recorder.note(
             ModelChanged, spec=other.spec, model=name, previous=before, reason=failure.kind, weights=weights
         )
-        self._recorder.note(changed)
         self._agent.choices.use(other)
         self._prompt = Prompt(other.model.codec, self._agent.system, self._agent.specs)
 
@@ -212,7 +211,8 @@ class Loop:
             self._ending.limit(grant.limit, grant.detail, closing=False)
             return None
         request = self._request(step, draft, grant)
-        await self._recorder.save([self._intent(step, draft, grant)], durable=True)
+        self._note_intent(step, draft, grant)
+        await self._recorder.save(durable=True)
         return request, grant
 
     async def _take_in_tools(self) -> None:
@@ -222,9 +222,7 @@ class Loop:
         await self._tree.journal.keep({change.digest: change.body})
         tokens = self._prompt.show(self._agent.specs, self.state.weights)
         self._recorder.note(
-            self._recorder.make(
-                ToolsChanged, tools=change.digest, chosen=change.chosen, joined=change.joined, tokens=tokens
-            )
+            ToolsChanged, tools=change.digest, chosen=change.chosen, joined=change.joined, tokens=tokens
         )
 
     def _time_is_up(self) -> None:
@@ -246,8 +244,8 @@ class Loop:
             shut=shut,
         )
 
-    def _intent(self, step: Think, draft: Draft, grant: Grant) -> ModelIntent:
-        return self._recorder.make(
+    def _note_intent(self, step: Think, draft: Draft, grant: Grant) -> None:
+        self._recorder.note(
             ModelIntent,
             turn=step.turn,
             attempt=step.attempt,
@@ -311,9 +309,7 @@ class Loop:
 
     def _timed_out(self, attempt: int) -> ChatOutcome:
         told = "the run's time is up"
-        self._recorder.note(
-            self._recorder.make(ModelFailed, attempt=attempt, kind="timeout", error=told, retry_in=0, charged=True)
-        )
+        self._recorder.note(ModelFailed, attempt=attempt, kind="timeout", error=told, retry_in=0, charged=True)
         return ChatOutcome(error="timeout", message=told)
 
     def _failed(self, error: ModelError, attempt: int) -> ChatOutcome:
@@ -326,9 +322,7 @@ class Loop:
             self._agent.choice.pace.hold(min(LONGEST_DELAY, error.retry_after))
         charged = error.kind == "broken_stream"  # what came before it broke was written, and is paid for
         self._recorder.note(
-            self._recorder.make(
-                ModelFailed, attempt=attempt, kind=error.kind, error=str(error), retry_in=retry_in, charged=charged
-            )
+            ModelFailed, attempt=attempt, kind=error.kind, error=str(error), retry_in=retry_in, charged=charged
         )
         return ChatOutcome(error=error.kind, message=str(error))
 
@@ -344,7 +338,7 @@ class Loop:
         cost = prices.cost(usage) if prices is not None else Cost(known=False)
         message = reply.message
         calls = tuple(replace(call, id=f"t{turn}.{n}") for n, call in enumerate(message.calls, 1))
-        event = self._recorder.make(
+        return self._recorder.note(
             ModelResult,
             message=replace(message, calls=calls),
             finish=reply.finish,
@@ -356,8 +350,6 @@ class Loop:
             final=not closing and is_final(reply, self._agent, problem),
             weights=self._learned(reply.usage, draft),
         )
-        self._recorder.note(event)
-        return event
 
     def _learned(self, usage: Usage | None, draft: Draft) -> Weights:
         """How the model counts, where that is known better now."""

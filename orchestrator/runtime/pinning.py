@@ -43,7 +43,7 @@ def pin(recorder: Recorder, text: str, source: Literal["user", "model", "caller"
     """Notes one pin. Of what was said about the same before, it takes the place."""
     about = about_of(text)
     gone = replaced([pin for pin in recorder.state.pins if pin.text != text], about)
-    recorder.note(recorder.make(MemoryPinned, text=text, source=source, about=about, replaces=gone))
+    recorder.note(MemoryPinned, text=text, source=source, about=about, replaces=gone)
 
 
 def pin_words(recorder: Recorder, text: str) -> None:
@@ -53,7 +53,7 @@ def pin_words(recorder: Recorder, text: str) -> None:
     for found in constraints(text):
         if found.text not in known:
             gone = replaced(before, found.about)
-            recorder.note(recorder.make(MemoryPinned, text=found.text, source="user", about=found.about, replaces=gone))
+            recorder.note(MemoryPinned, text=found.text, source="user", about=found.about, replaces=gone)
 
 
 def pin_notes(recorder: Recorder) -> None:

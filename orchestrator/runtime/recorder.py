@@ -1,9 +1,8 @@
 """A run's events on their way into the journal: numbered, folded and told to watchers in one order."""
 
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from orchestrator.events import Event, JournalEvent
+from orchestrator.events import JournalEvent
 from orchestrator.runtime.logged import logged
 from orchestrator.runtime.noted import noted
 from orchestrator.runtime.publish import public
@@ -12,7 +11,7 @@ from orchestrator.runtime.state import apply
 from orchestrator.runtime.tree import Tree
 from orchestrator.tracing.port import Scope
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=JournalEvent)
 
 
 class Recorder:
@@ -25,25 +24,19 @@ class Recorder:
         self._agent = agent
         self._scope = scope
         self._unsaved: list[JournalEvent] = []
-        self._made = state.seq
         self._flushing = False
         tree.states[run] = state
 
-    def make(self, event: type[E], /, *, turn: int | None = None, **facts: Any) -> E:
-        """The next event of this run. Events are numbered as they are made, so each must be noted before any wait."""
-        self._made += 1
-        return event(
-            seq=self._made,
+    def note(self, kind: type[E], /, *, turn: int | None = None, **facts: Any) -> E:
+        """Something happened that need not be on disk before the next step: it is written with what comes next."""
+        event = kind(
+            seq=self.state.seq + 1,
             at=self._tree.now(),
             run=self._run,
             agent=self._agent,
             turn=self.state.turn if turn is None else turn,
             **facts,
         )
-
-    def note(self, event: JournalEvent) -> None:
-        """Something happened that need not be on disk before the next step: it is written with what comes next."""
-        assert event.seq == self.state.seq + 1, f"event {event.seq} was noted after {self.state.seq}"
         before, self.state = self.state, apply(self.state, event)
         self._tree.states[self._run] = self.state
         self._unsaved.append(event)
@@ -52,6 +45,7 @@ class Recorder:
         self._tree.log(logged(event, before, self.state))
         for told in public(event, before, self.state):
             self._tree.publish(told)
+        return event
 
     async def flush(self) -> None:
         """Writes what is unsaved. While one caller does so, what others note goes with its next transaction."""
@@ -64,10 +58,8 @@ class Recorder:
         finally:
             self._flushing = False
 
-    async def save(self, events: Sequence[JournalEvent] = (), *, durable: bool = False) -> None:
-        """Notes `events` and writes everything that is unsaved, in one transaction."""
-        for event in events:
-            self.note(event)
+    async def save(self, *, durable: bool = False) -> None:
+        """Writes everything that is unsaved, in one transaction."""
         unsaved, self._unsaved = self._unsaved, []
         if unsaved:
             await self._tree.journal.append(self._tree.claim, unsaved, durable=durable)

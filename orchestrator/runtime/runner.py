@@ -113,7 +113,7 @@ class Runner:
             if state.started is None:
                 await self._start(tree, agent, kit, recorder, launch)
             elif launch.fork is None:
-                recorder.note(recorder.make(RunResumed, fence=tree.claim.fence))
+                recorder.note(RunResumed, fence=tree.claim.fence)
                 _tell_other_model(agent, recorder)
             with ledger.at_work():
                 await _drive(Loop(tree, agent, recorder, ledger), recorder, tree)
@@ -159,7 +159,7 @@ class Runner:
         settings = launch.settings
         bodies = kit.bodies if settings is None else {**kit.bodies, digest(settings): settings}
         await tree.journal.keep(bodies)
-        started = recorder.make(
+        recorder.note(  # it is written with the first intent: nothing happens before that
             RunStarted,
             task=launch.task,
             parent=launch.parent,
@@ -179,7 +179,6 @@ class Runner:
             weights=agent.choice.tally.weights,
             plan=kit.plan,
         )
-        recorder.note(started)  # it is written with the first intent: nothing happens before that
         pin_words(recorder, launch.task)
         for text in launch.pins:
             pin(recorder, text, "caller")
@@ -190,7 +189,7 @@ def _tell_other_model(agent: Agent, recorder: Recorder) -> None:
     state, now = recorder.state, agent.choice
     if now.model.name != state.model or (state.spec and now.spec != state.spec):
         logger.warning("run %s was asking model %s and goes on with %s", state.run.run, state.model, now.model.name)
-        changed = recorder.make(
+        recorder.note(
             ModelChanged,
             spec=now.spec,
             model=now.model.name,
@@ -198,7 +197,6 @@ def _tell_other_model(agent: Agent, recorder: Recorder) -> None:
             reason="configuration",
             weights=now.tally.weights,
         )
-        recorder.note(changed)
     else:
         now.tally.recall(state.weights)
 
@@ -214,7 +212,9 @@ async def _drive(loop: Loop, recorder: Recorder, tree: Tree) -> None:
     except anyio.get_cancelled_exc_class():
         parks = tree.parking and recorder.state.end is None
         with anyio.CancelScope(shield=True):
-            await recorder.save([recorder.make(RunParked, reason="interrupted")] if parks else [])
+            if parks:
+                recorder.note(RunParked, reason="interrupted")
+            await recorder.save()
             if not tree.parking and recorder.state.run.parent is None:
                 await _cancel(tree)
         raise
@@ -231,7 +231,8 @@ async def _cancel(tree: Tree) -> None:
     for run, state in reversed(list(tree.states.items())):
         if state.end is None and state.started is not None:
             recorder = Recorder(tree, run, state.run.agent, state)
-            await recorder.save([recorder.make(RunCancelled, reason="cancelled by its caller")])
+            recorder.note(RunCancelled, reason="cancelled by its caller")
+            await recorder.save()
 
 
 def outcome_of(run: str, states: Mapping[str, RunState]) -> RunOutcome:

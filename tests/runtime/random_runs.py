@@ -43,10 +43,10 @@ from orchestrator.events import (
     WindowCut,
 )
 from orchestrator.messages import AssistantMessage, Cost, ToolCall, Usage
-from orchestrator.runtime.acting import REPEATABLE
 from orchestrator.runtime.plans import report
 from orchestrator.runtime.runstate import Act, CallState, Done, Fail, Finish, RunState, Stop, Think, Wait
 from orchestrator.runtime.state import apply, decide
+from orchestrator.tools.toolset import REPEATABLE
 
 LONGEST = 80
 
