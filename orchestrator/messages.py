@@ -13,7 +13,7 @@ class ToolCall:
     """A call as the model wrote it.
 
     `id` is ours (`t5.1`: turn, position), unique in a run. `arguments` is the model's own text, which may be broken
-    JSON. `wire_id` is the vendor's id, when it gave one.
+    JSON. `wire_id` is the vendor's id: empty when it gave none, None for a call that stood in the reply's text.
     """
 
     id: str

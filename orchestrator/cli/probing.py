@@ -1,7 +1,6 @@
 """`doctor --probe MODEL`: shows what a trial found, and writes it into the model's table after asking."""
 
 import json
-import os
 import re
 import sys
 import tomllib
@@ -17,6 +16,7 @@ from orchestrator.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from orchestrator.doctor.probe import Probe
+    from orchestrator.doctor.tasks import Trial
 
 
 async def probing(arguments: Namespace) -> int:
@@ -24,35 +24,60 @@ async def probing(arguments: Namespace) -> int:
     from orchestrator.doctor.probe import probe  # noqa: PLC0415 - imports the MCP package
 
     chosen = options(arguments)
-    settings = chosen.load_settings()
-    found = await probe(arguments.probe, settings, os.environ)
-    keys: dict[str, Any] = {"mode": found.mode, "weak": found.weak}
+    settings, spec = chosen.load_settings(), arguments.probe.strip()
+    found = await probe(spec, settings)
+    keys: dict[str, Any] = {"mode": found.mode, "weak": found.weak} if found.mode else {}
+    lines = _lines(keys) if not keys or spec in settings.models else _table(spec, keys)
     if arguments.json:
-        print(json.dumps({**found.model_dump(mode="json"), "lines": _lines(keys)}, ensure_ascii=False))
-        return 0
-    _show(found)
+        print(json.dumps({**found.model_dump(mode="json"), "lines": lines}, ensure_ascii=False))
+    else:
+        _show(found)
+    if not keys:
+        say(f"error: {spec} did none of the tasks right in any way of acting, so nothing is advised")
+        return 1
     file = arguments.config or chosen.folder / SETTINGS_FILE
-    there = sys.stdin.isatty() and sys.stderr.isatty()
-    if there and arguments.probe in settings.models and _write(file, arguments.probe, keys):
+    there = sys.stdin.isatty() and sys.stderr.isatty() and not arguments.json
+    if there and spec in settings.models and _write(file, spec, keys):
         return 0
-    print(f"to paste into [models.X] of {SETTINGS_FILE}:", *_lines(keys), sep="\n")
+    if not arguments.json:
+        where = f"[models.{_key(spec)}] of " if spec in settings.models else ""
+        print(f"to paste into {where}{SETTINGS_FILE}:", *lines, sep="\n")
     return 0
 
 
 def _show(found: "Probe") -> None:
     for trial in found.trials:
-        said = trial.problem or (
-            f"{trial.right} of {found.tasks} tasks right; calls {trial.calls}, answers {trial.answers}, "
-            f"calls as text {trial.as_text}, unasked calls {trial.unasked}"
-        )
-        say(f"{trial.mode}{' + weak' if trial.weak else ''}: {said}")
+        say(f"{trial.mode}{' + weak' if trial.weak else ''}: {_said(trial, found.tasks)}")
     cost = "cost unknown" if found.cost is None else f"${found.cost:.4f}"
     say(f"{found.requests} requests · {found.tokens:,} tokens · {cost} · {found.seconds:.1f} s")
-    print(f"best: {found.mode}{' with weak = true' if found.weak else ''}")
+    if found.stopped:
+        say(f"stopped at {found.stopped}, which is as long as a trial may be: what was not tried counts as not right")
+    if found.mode:
+        print(f"best: {found.mode}{' with weak = true' if found.weak else ''}")
+
+
+def _said(trial: "Trial", tasks: int) -> str:
+    if trial.problem or not trial.tried:
+        return trial.problem or "not tried"
+    short = f"; only {trial.tried} were tried" if trial.tried < tasks else ""
+    return (
+        f"{trial.right} of {tasks} tasks right; calls {trial.calls}, answers {trial.answers}, "
+        f"calls as text {trial.as_text}, unasked calls {trial.unasked}{short}"
+    )
 
 
 def _lines(keys: dict[str, Any]) -> list[str]:
     return [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+
+
+def _table(spec: str, keys: dict[str, Any]) -> list[str]:
+    """The table that a vendor's spec stands for; its name is the model's, which is then how it is chosen."""
+    provider, _, name = spec.partition(":")
+    return [f"[models.{_key(name)}]", *_lines({"provider": provider}), *_lines(keys)]
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
 
 
 def _write(file: Path, name: str, keys: dict[str, Any]) -> bool:
@@ -63,7 +88,7 @@ def _write(file: Path, name: str, keys: dict[str, Any]) -> bool:
         if after is None:
             say(f"the table of {name} in {file} is not one that can be changed safely")
             return False
-        say(f"to write into [models.{name}] of {file}:\n  " + "\n  ".join(_lines(keys)))
+        say(f"to write into [models.{_key(name)}] of {file}:\n  " + "\n  ".join(_lines(keys)))
         if not yes("Write these lines?"):
             say("nothing is written")
             return False

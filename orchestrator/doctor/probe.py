@@ -1,22 +1,23 @@
 """The trial of a model: five tiny tasks in each way of acting, as real runs; and what is to be advised after it."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import anyio
-from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from orchestrator.cards import AgentCard, Cards
 from orchestrator.config import PolicySettings, Settings
+from orchestrator.doctor.tasks import TASKS, Trial, shop
 from orchestrator.errors import ConfigurationError, ModelError
-from orchestrator.events import Limits, ModelResult
+from orchestrator.events import Limits, ModelFailed
 from orchestrator.models.base import Listing, Mode
-from orchestrator.models.learned import NO_TOOLS
+from orchestrator.models.learned import NO_SCHEMAS, NO_TOOLS
 from orchestrator.models.resolve import VENDORS, read_models, resolve
 from orchestrator.options import Options
 from orchestrator.orchestrator import Orchestrator
@@ -24,77 +25,64 @@ from orchestrator.runtime.journal.memory import MemoryJournal
 from orchestrator.runtime.result import RunResult
 from orchestrator.tracing.port import NullTracer
 
-LIMITS: Final = Limits(steps=4, tokens=20_000, seconds=90)
 ENOUGH: Final = 4
 """Tasks that a model must do right in a plain mode, or `weak` is tried too."""
+_OF_A_TASK: Final = Limits(steps=4, tokens=20_000, seconds=90)
 _LISTING_SECONDS: Final = 10
+_USERS: Final = ("authentication", "not_found")
+"""Kinds of failure that the user mends, and that no other mode would do away with."""
+_UNABLE: Final[Mapping[Mode, tuple[str, str]]] = {
+    "tools": (NO_TOOLS, "its server takes no tools"),
+    "json": (NO_SCHEMAS, "its server keeps to no JSON Schema"),
+}
+"""What the gateway has found out where it was not this mode that was tried: it had to change over to another."""
 
 
-@dataclass(frozen=True)
-class Task:
-    """`calls` are all that may be made, in any order; `fact` must stand in the answer."""
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of the whole, so that no model can make it endless. A good model takes 27 requests, a weak one some 60."""
 
-    text: str
-    calls: Sequence[tuple[str, Mapping[str, Any]]]
-    fact: str
-
-
-TASKS: Final = (
-    Task("What is the price of the item lamp?", [("price", {"item": "lamp"})], "41"),
-    Task("How many of the item chair are in stock in Leeds?", [("stock", {"item": "chair", "city": "Leeds"})], "17"),
-    Task("Order 3 of the item lamp and tell me the order number.", [("order", {"item": "lamp", "count": 3})], "K208"),
-    Task("What is the price of the item desk?", [("price", {"item": "desk"})], "96"),
-    Task("Answer without any tool: which number comes after 6?", [], "7"),
-)
-
-
-class Trial(BaseModel):
-    """One mode's tasks, counted. `right` are those with nothing wrong; `problem` says why the mode cannot be used."""
-
-    mode: Mode
-    weak: bool = False
-    right: int = 0
-    calls: int = 0
-    answers: int = 0
-    as_text: int = 0
-    unasked: int = 0
-    problem: str = ""
+    requests: int = 80
+    seconds: float = 900
 
 
 class Probe(BaseModel):
-    """What came of it. `seconds` are of the whole; `cost` is in US dollars, None where a price is not known."""
+    """What came of it. `seconds` are of the whole; `cost` is in US dollars, None where a price is not known.
+
+    `mode` is None where nothing was done right. `stopped` is the bound that was reached before the end.
+    """
 
     model: str
     tasks: int = len(TASKS)
     trials: list[Trial] = []
-    mode: Mode = "tools"
+    mode: Mode | None = None
     weak: bool = False
     requests: int = 0
     tokens: int = 0
     cost: float | None = 0.0
     seconds: float = 0.0
+    stopped: str = ""
 
 
-async def probe(spec: str, settings: Settings, environ: Mapping[str, str]) -> Probe:
+async def probe(spec: str, settings: Settings, bounds: Bounds = Bounds()) -> Probe:
     """Tries `spec` in every mode that its wire has.
 
     Raises:
         ConfigurationError: there is no such model, or it has no key or a wrong one.
         ModelError: its server does not answer, or refuses everything.
     """
-    table, found, began = _table(spec, settings), Probe(model=spec), anyio.current_time()
-    await _reach(table, environ)
-    wire = table.get("api") or table.get("provider")
-    modes: tuple[Mode, ...] = ("tools",) if wire == "anthropic" else ("tools", "json", "react")
-    for mode in modes:
-        found.trials.append(await _try(Trial(mode=mode), table, found))
-    best = max(found.trials, key=_worth)
-    if best.right < ENOUGH and len(modes) > 1:
-        found.trials.append(await _try(Trial(mode="json", weak=True), table, found))
-        best = max(found.trials, key=_worth)  # the first of the best: tools before json before react before weak
+    table = _table(spec, settings)
+    await _reach(table)
+    probing = _Probing(table, bounds, Probe(model=spec), anyio.current_time())
+    await probing.all_modes()
+    found = probing.found
+    found.seconds = round(anyio.current_time() - probing.began, 1)
     if all(trial.problem for trial in found.trials):
         raise ModelError("bad_request", found.trials[0].problem)
-    found.mode, found.weak, found.seconds = best.mode, best.weak, round(anyio.current_time() - began, 1)
+    plain_first = sorted(found.trials, key=lambda trial: trial.weak)
+    best = max(plain_first, key=_worth)  # the first of the best: tools, json, react, weak
+    if best.right:
+        found.mode, found.weak = best.mode, best.weak
     return found
 
 
@@ -103,20 +91,21 @@ def _worth(trial: Trial) -> int:
 
 
 def _table(spec: str, settings: Settings) -> dict[str, Any]:
+    """The model's table without what is tried out; the one that a spec of a vendor's stands for."""
+    resolve(spec, read_models(settings.models), os.environ)
     if spec in settings.models:
         table = {"model": spec, **settings.models[spec]}
     else:
-        provider, _, name = spec.partition(":")
-        if provider not in VENDORS or not name:
-            resolve(spec, read_models(settings.models), {})
+        provider, _, name = spec.strip().partition(":")
+        if provider not in VENDORS:
             raise ConfigurationError(f"model {spec!r} cannot be probed; name one that a server has")
         table = {"provider": provider, "model": name}
     return {key: value for key, value in table.items() if key not in ("mode", "weak", "fallback")}
 
 
-async def _reach(table: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+async def _reach(table: Mapping[str, Any]) -> None:
     """Asks the server for its models, which costs nothing, before anything is spent or waited for."""
-    model = resolve("probed", read_models({"probed": table}), environ)
+    model = resolve("probed", read_models({"probed": table}), os.environ)
     try:
         if isinstance(model, Listing):
             with anyio.fail_after(_LISTING_SECONDS):
@@ -124,93 +113,96 @@ async def _reach(table: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     except TimeoutError as error:
         raise ModelError("connection", f"the server of {table['model']!r} does not answer") from error
     except ModelError as error:
-        if error.kind == "authentication":
-            raise ConfigurationError(f"{error}; set the right key") from error
+        if error.kind in _USERS:
+            raise ConfigurationError(str(error)) from error
         raise
     finally:
         await model.aclose()
 
 
-async def _try(trial: Trial, table: Mapping[str, Any], found: Probe) -> Trial:
-    """Runs the tasks in one mode, until the model itself fails."""
-    tried = {**table, "mode": trial.mode, "weak": trial.weak}
-    settings = Settings(models={"probed": tried}, policy=PolicySettings(allow=("*",)))
+@dataclass
+class _Probing:
+    """A probe under way."""
+
+    table: Mapping[str, Any]
+    bounds: Bounds
+    found: Probe
+    began: float
+
+    async def all_modes(self) -> None:
+        """Tries them in turn. `weak` only where no better one is good enough, since it costs requests; text comes last,
+        since it is the first that a bound may cost."""
+        await self._try(Trial(mode="tools"))
+        if (self.table.get("api") or self.table.get("provider")) == "anthropic":
+            return
+        await self._try(Trial(mode="json"))
+        if max(map(_worth, self.found.trials)) < ENOUGH:
+            by_schema = not any(trial.problem for trial in self.found.trials if trial.mode == "json")
+            await self._try(Trial(mode="json" if by_schema else "react", weak=True))
+        await self._try(Trial(mode="react"))
+
+    async def _try(self, trial: Trial) -> None:
+        """Runs the tasks in one mode: until the model itself fails, or nothing is left of the bounds."""
+        async with _stage({**self.table, "mode": trial.mode, "weak": trial.weak}) as (orchestrator, journal):
+            for task in TASKS:
+                if (limits := self._left()) is None:
+                    break
+                result = await orchestrator.run(task.text, limits=limits)
+                events = await journal.read(result.run_id)
+                self._spend(result)
+                if result.status == "failed":
+                    trial.problem = result.answer
+                    if any(isinstance(event, ModelFailed) and event.kind in _USERS for event in events):
+                        raise ConfigurationError(trial.problem)
+                trial.problem = trial.problem or self._unable(trial)
+                if trial.problem or (result.status == "stopped" and self._left() is None):
+                    break
+                trial.count(task, result, events)
+        self.found.trials.append(trial)
+
+    def _left(self) -> Limits | None:
+        """The limits of the next run; None when nothing is left, which is then noted."""
+        requests = self.bounds.requests - self.found.requests
+        seconds = self.bounds.seconds - (anyio.current_time() - self.began)
+        if requests <= 0 or seconds <= 0:
+            self.found.stopped = (
+                f"{self.bounds.requests} requests" if requests <= 0 else f"{self.bounds.seconds:g} seconds"
+            )
+            return None
+        most = _OF_A_TASK.seconds or seconds
+        return _OF_A_TASK.model_copy(update={"model_calls": requests, "seconds": min(most, seconds)})
+
+    def _unable(self, trial: Trial) -> str:
+        if trial.mode not in _UNABLE:
+            return ""
+        fact, said = _UNABLE[trial.mode]
+        model = resolve("probed", read_models({"probed": self.table}), os.environ)
+        return said if isinstance(model, Listing) and fact in model.learned else ""
+
+    def _spend(self, result: RunResult) -> None:
+        found = self.found
+        found.requests += result.usage.model_calls
+        found.tokens += result.usage.input_tokens + result.usage.output_tokens
+        found.cost = None if found.cost is None or not result.cost.known else round(found.cost + result.cost.amount, 6)
+
+
+@asynccontextmanager
+async def _stage(table: Mapping[str, Any]) -> AsyncGenerator[tuple[Orchestrator, MemoryJournal]]:
+    """An orchestrator with one agent, the shop and nothing of the user's but the model."""
     card = AgentCard(
         name="probe", tool_name="probe", title="Probe", model=("probed",), tools=("shop__*",), plan="never"
     )
     card = card.model_copy(update={"instructions": "Answer with what the tools say. Call only what the task needs."})
     journal = MemoryJournal()
     with TemporaryDirectory() as home:
-        folder = Path(home)
         options = Options(
-            settings=settings,
+            settings=Settings(models={"probed": table}, policy=PolicySettings(allow=("*",))),
             cards=Cards.of([card]),
-            servers={"shop": _shop()},
+            servers={"shop": shop()},
             journal=journal,
             tracer=NullTracer(),
-            home=folder,
-            workspace=folder,
+            home=Path(home),
+            workspace=Path(home),
         )
         async with Orchestrator(options, agent="probe") as orchestrator:
-            for task in TASKS:
-                result = await orchestrator.run(task.text, limits=LIMITS)
-                replies = [each for each in await journal.read(result.run_id) if isinstance(each, ModelResult)]
-                _spend(found, result)
-                if result.status == "failed":
-                    return trial.model_copy(update={"problem": result.answer})
-                if trial.mode == "tools" and _refuses_tools(tried):
-                    return trial.model_copy(update={"problem": "its server takes no tools"})
-                _count(trial, task, result, replies)
-    return trial
-
-
-def _refuses_tools(table: Mapping[str, Any]) -> bool:
-    """Whether the gateway had to change over to JSON, so that it was not tools that were tried."""
-    model = resolve("probed", read_models({"probed": table}), os.environ)
-    return isinstance(model, Listing) and NO_TOOLS in model.learned
-
-
-def _count(trial: Trial, task: Task, result: RunResult, replies: Sequence[ModelResult]) -> None:
-    made = [(action.tool.rpartition("__")[2], action.arguments) for step in result.steps for action in step.actions]
-    wanted = [(name, _plain(arguments)) for name, arguments in task.calls]
-    called = all(any(name == tool and _plain(given) == right for tool, given in made) for name, right in wanted)
-    unasked = any((tool, _plain(given)) not in wanted for tool, given in made)
-    answered = result.status == "finished" and task.fact in result.answer.replace("-", "")
-    as_text = "shop__" in result.answer or any(reply.problem for reply in replies)
-    if trial.mode == "tools":
-        as_text = as_text or any(call.wire_id is None for reply in replies for call in reply.message.calls)
-    trial.calls += called
-    trial.answers += answered
-    trial.as_text += as_text
-    trial.unasked += unasked
-    trial.right += called and answered and not as_text and not unasked
-
-
-def _plain(arguments: Mapping[str, Any] | str) -> Any:
-    if isinstance(arguments, str):
-        return arguments
-    return {key: value.casefold().strip() if isinstance(value, str) else value for key, value in arguments.items()}
-
-
-def _spend(found: Probe, result: RunResult) -> None:
-    found.requests += result.usage.model_calls
-    found.tokens += result.usage.input_tokens + result.usage.output_tokens
-    found.cost = None if found.cost is None or not result.cost.known else round(found.cost + result.cost.amount, 6)
-
-
-def _shop() -> MCPServer:
-    server = MCPServer("shop", log_level="ERROR")
-
-    @server.tool(description="The price of an item in dollars.")
-    async def price(item: str) -> str:
-        return f"{item}: {({'lamp': 41, 'desk': 96}).get(item.casefold(), 'not sold here')}"
-
-    @server.tool(description="How many of an item are in stock in a city.")
-    async def stock(item: str, city: str) -> str:
-        return f"{17 if (item.casefold(), city.casefold()) == ('chair', 'leeds') else 0} in stock"
-
-    @server.tool(description="Orders an item.")
-    async def order(item: str, count: int) -> str:
-        return f"Ordered {count} {item}; the order number is K208."
-
-    return server
+            yield orchestrator, journal

@@ -144,7 +144,7 @@ class AnthropicReply:
                 id=str(position),
                 name=_string(self._blocks[index].get("name")),
                 arguments=self._arguments(index),
-                wire_id=_string(self._blocks[index].get("id")) or None,
+                wire_id=_string(self._blocks[index].get("id")),
             )
             for position, index in enumerate(uses, 1)
         )

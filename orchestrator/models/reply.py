@@ -268,7 +268,7 @@ class ChatReply:
         for call in self._calls:
             if not call.name and not call.arguments.strip():
                 continue
-            vendors = call.id if call.id and call.id not in ids else None
+            vendors = call.id if call.id not in ids else ""
             ids.add(call.id)
             arguments = mend(call.arguments).strip() or "{}"
             calls.append(ToolCall(id=str(len(calls) + 1), name=call.name, arguments=arguments, wire_id=vendors))

@@ -14,7 +14,8 @@ from typing import Any
 from uuid import uuid4
 
 Reply = Mapping[str, Any]
-"""`text`, `calls` and `finish` as in a recording; or `status` with `error`, and `headers`."""
+"""`text`, `calls` and `finish` as in a recording, `ids` where the calls have none; or `status` with `error`, and
+`headers`."""
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 40}}
 
@@ -118,7 +119,8 @@ def _stream(reply: Reply) -> bytes:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": part} for part in (text[:7], text[7:]) if part]
     for index, each in enumerate(calls):
         function = {"name": each["name"], "arguments": json.dumps(each["arguments"])}
-        deltas.append({"tool_calls": [{"index": index, "id": f"c{index}", "type": "function", "function": function}]})
+        named = {"id": f"c{index}"} if reply.get("ids", True) else {}
+        deltas.append({"tool_calls": [{"index": index, **named, "type": "function", "function": function}]})
     events: Sequence[dict[str, Any]] = [
         *({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas),
         {
