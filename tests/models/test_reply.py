@@ -65,7 +65,7 @@ def test_pieces_without_index():
 
 
 def test_pieces_without_index_and_id_by_position():
-    expected = [("1", "a", '{"x":1}', None), ("2", "b", '{"y":2}', None)]
+    expected = [("1", "a", '{"x":1}', ""), ("2", "b", '{"y":2}', "")]
     assert (
         calls(pieces(piece("a", '{"x":'), piece("b", '{"y":')), pieces(piece(None, "1}"), piece(None, "2}")))
         == expected
@@ -74,7 +74,7 @@ def test_pieces_without_index_and_id_by_position():
 
 
 def test_the_same_call_twice_with_nothing_to_tell_them_apart():
-    expected = [("1", "a", '{"x":1}', None), ("2", "a", '{"x":2}', None)]
+    expected = [("1", "a", '{"x":1}', ""), ("2", "a", '{"x":2}', "")]
     assert calls(pieces(piece("a", '{"x":1}', index=0)), pieces(piece("a", '{"x":2}', index=0))) == expected
     assert calls(pieces(piece("a", '{"x":1}')), pieces(piece("a", '{"x":2}'))) == expected
 
@@ -91,14 +91,14 @@ def test_a_name_or_an_id_that_is_repeated_begins_nothing_new():
 def test_an_id_that_two_calls_share_is_kept_once():
     assert calls(pieces(piece("a", '{"x":1}', index=0, id="c1")), pieces(piece("b", '{"y":2}', index=1, id="c1"))) == [
         A,
-        ("2", "b", '{"y":2}', None),
+        ("2", "b", '{"y":2}', ""),
     ]
 
 
 def test_whole_calls_in_one_chunk_with_arguments_as_object():
     assert calls(pieces(piece("a", {"x": 1}, index=0, id="c1"), piece("b", {"y": 2}, index=1, id=""))) == [
         A,
-        ("2", "b", '{"y":2}', None),
+        ("2", "b", '{"y":2}', ""),
     ]
 
 
@@ -263,7 +263,7 @@ def test_whole_calls_are_never_merged():
     found = read(whole({"content": None, "tool_calls": [same, same]})).message.calls
     assert [(call.id, call.arguments, call.wire_id) for call in found] == [
         ("1", '{"x":1}', "c1"),
-        ("2", '{"x":1}', None),
+        ("2", '{"x":1}', ""),
     ]
 
 
