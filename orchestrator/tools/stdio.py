@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio.abc import ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
@@ -48,13 +49,7 @@ async def pipes(
     async def read() -> None:
         async with to_session:
             try:
-                async for line in lines(reader, longest):
-                    try:
-                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    except ValueError:
-                        _noise(process, line)
-                        continue
-                    await to_session.send(SessionMessage(message))
+                await _feed(to_session, process, lines(reader, longest))
                 await process.ending()
             except LineTooLong:
                 process.fault = f"it wrote a line of more than {longest:,} bytes to its standard output"
@@ -87,6 +82,18 @@ async def pipes(
         close()
         for stream in (to_session, incoming, outgoing, from_session):
             stream.close()
+
+
+async def _feed(
+    to_session: ObjectSendStream[SessionMessage | Exception], process: Process, written: AsyncIterator[bytes]
+) -> None:
+    async for line in written:
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            _noise(process, line)
+            continue
+        await to_session.send(SessionMessage(message))
 
 
 def _noise(process: Process, line: bytes) -> None:

@@ -24,7 +24,7 @@ from orchestrator.events import (
     dump,
 )
 from orchestrator.runtime.journal import Claim, Journal, MemoryJournal, SqliteJournal
-from orchestrator.runtime.journal.sqlite import owner_is_dead, process_identity
+from orchestrator.runtime.journal.owner import owner_is_dead, process_identity
 from tests.runtime.journals import fill, locked_out, many, observed, started, taken
 from tests.support.processes import end, in_new_process, start
 

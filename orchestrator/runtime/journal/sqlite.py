@@ -7,7 +7,6 @@ A transaction that holds an intent or a verdict is written with `synchronous=FUL
 import asyncio
 import os
 import queue
-import socket
 import sqlite3
 import threading
 import time
@@ -30,6 +29,7 @@ from orchestrator.runtime.journal.base import (
     status_of,
 )
 from orchestrator.runtime.journal.chain import ANCHOR, SCHEMA_OF_CHAIN, chain_all, check, write
+from orchestrator.runtime.journal.owner import owner_is_dead, process_identity
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -58,42 +58,6 @@ REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError)
 
 Work = Callable[[sqlite3.Connection], Any]
 _T = TypeVar("_T")
-
-
-def process_identity(pid: int) -> str:
-    """Names a process for good: a pid alone may belong to another process, now or in a container beside this one."""
-    return f"{_host()}:{pid}:{_started(pid)}"
-
-
-def owner_is_dead(owner: str) -> bool:
-    """True only when the owner was a process of this host that is gone for certain."""
-    host, pid, _ = owner.rsplit(":", 2)
-    if host != _host():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return process_identity(int(pid)) != owner
-
-
-def _host() -> str:
-    """Where pids mean the same: this host, and on Linux this namespace of processes."""
-    try:
-        return f"{socket.gethostname()}:{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return socket.gethostname()
-
-
-def _started(pid: int) -> str:
-    """When a process began, as the system counts; `ended` for one that waits for its parent to take note."""
-    try:
-        facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "ended" if facts[0] in "ZX" else facts[19]
 
 
 @dataclass(slots=True)
