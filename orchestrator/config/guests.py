@@ -62,10 +62,11 @@ class IssuerSettings(_Table):
 
 
 class TrafficSettings(_Table):
-    """`[serve.traffic]`: what one caller may send.
+    """`[serve.traffic]`: what one caller may send, and how long one may be waited for.
 
     `per_minute` requests, and `at_once` of them open, of one caller; `body` bytes of one request, which must be there
-    within `body_within` seconds. `hosts` and `origins` are names and pages by which this server may be called, beside
+    within `body_within` seconds. A connection is closed whose client takes nothing of what waits for it within
+    `read_within` seconds. `hosts` and `origins` are names and pages by which this server may be called, beside
     those of this machine.
     """
 
@@ -73,5 +74,6 @@ class TrafficSettings(_Table):
     at_once: int = Field(default=256, gt=0)
     body: int = Field(default=4 * 1024 * 1024, gt=0)
     body_within: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    read_within: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()

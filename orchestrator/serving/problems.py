@@ -18,7 +18,7 @@ TITLES: Mapping[int, str] = {
     413: "Too large",
     421: "Wrong host",
     429: "Too many requests",
-    503: "Stopping",
+    503: "Not available",
 }
 
 

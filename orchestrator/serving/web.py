@@ -19,17 +19,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from orchestrator.config import ServeSettings
-from orchestrator.errors import ConfigurationError, JournalError, RunBusy
+from orchestrator.errors import ConfigurationError
 from orchestrator.serving.agents import Serving
 from orchestrator.serving.api import Api
-from orchestrator.serving.connections import Connection
+from orchestrator.serving.connections import patient
 from orchestrator.serving.door import Door
 from orchestrator.serving.openapi import openapi
 from orchestrator.serving.problems import problem
+from orchestrator.serving.readiness import Readiness
 from orchestrator.tasks import background
-
-PROBE = "readyz"
-"""A claim that is taken and given back to see whether the journal can be written."""
 
 
 class _Uvicorn(uvicorn.Server):
@@ -50,6 +48,7 @@ class _Uvicorn(uvicorn.Server):
 
 def routes(serving: Serving) -> list[Route]:
     """Everything but MCP."""
+    readiness = Readiness(serving.runs, serving.orchestrator.journal)
 
     async def alive(request: Request) -> Response:
         del request
@@ -57,16 +56,8 @@ def routes(serving: Serving) -> list[Route]:
 
     async def ready(request: Request) -> Response:
         del request
-        if serving.runs.stopping:
-            return problem(503, "the server is about to stop")
-        journal = serving.orchestrator.journal
-        try:
-            await journal.release(await journal.claim(PROBE))
-        except RunBusy:
-            pass  # another one asks at this moment, and could write
-        except JournalError as error:
-            return problem(503, f"nothing can be written: {error}")
-        return JSONResponse({"status": "ready"})
+        trouble = await readiness.trouble()
+        return problem(503, trouble) if trouble else JSONResponse({"status": "ready"})
 
     async def described(request: Request) -> Response:
         del request
@@ -138,7 +129,7 @@ async def serve_http(serving: Serving, settings: ServeSettings, stop: anyio.Even
     """
     config = uvicorn.Config(
         application(serving, settings),
-        http=Connection,
+        http=patient(settings.traffic.read_within),
         log_config=None,
         access_log=False,
         server_header=False,

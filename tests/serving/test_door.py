@@ -1,5 +1,6 @@
 """Who may come in over HTTP, and how much they may send."""
 
+import select
 import socket
 from collections.abc import Generator
 from pathlib import Path
@@ -66,6 +67,27 @@ def test_a_body_that_does_not_come_is_not_waited_for(address: str) -> None:
         slow.sendall(b"Content-Length: 100\r\n\r\n{")
 
         assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_reader_that_does_not_read_holds_no_place(tmp_path: Path) -> None:
+    """More than its socket takes is waiting for it; after `read_within` the only place is free for the next request."""
+    toml = tables() + "[serve.traffic]\nat_once = 1\nread_within = 0.2\n"
+    with site(tmp_path, toml, {"text": "x" * 8_000_000}) as address, caller(address, "ann") as ann:
+        run = ann.post("/api/runs", json=RUN).json()["run_id"]
+        whole = ann.get(f"/api/runs/{run}/events")  # one that reads gets it all
+        assert whole.text.endswith("event: end\ndata: {}\n\n")
+        with socket.socket() as stuck:
+            stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            stuck.settimeout(60)
+            stuck.connect((urlsplit(address).hostname, urlsplit(address).port))
+            head = f"GET /api/runs/{run}/events HTTP/1.1\r\nHost: localhost\r\n"
+            stuck.sendall(f"{head}Authorization: Bearer {TOKENS['ann']}\r\n\r\n".encode())
+            assert stuck.recv(100).startswith(b"HTTP/1.1 200 ")
+            ended = select.poll()
+            ended.register(stuck, select.POLLHUP)
+            assert ended.poll(60_000)  # it was reset; what had been written is still unread
+        answers = (ann.get("/api/runs").status_code for _ in range(1000))  # its place is left a moment later
+        assert 200 in answers
 
 
 def test_a_caller_has_the_agents_and_runs_of_its_own_token_only(address: str) -> None:
