@@ -168,7 +168,8 @@ class Api:
         said, root = Decision.model_validate_json(await request.body()), root_of(run)
         approved, by = said.decision == "approve", current_guest().name
         verdict = Verdict(approved=approved, note=said.note, arguments=said.arguments, by=by)
-        decided = await give_verdict(self._journal, root, verdict, call=request.path_params["call"])
+        call = request.path_params["call"].replace("~", "/")
+        decided = await give_verdict(self._journal, root, verdict, call=call)
         left = [*pending(await self._runs.states(root))]
         if not left:
             self._runs.go_on(root, by).detached = True

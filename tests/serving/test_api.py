@@ -104,6 +104,52 @@ def test_what_waits_is_approved_once_and_the_run_goes_on(tmp_path: Path) -> None
         assert (tmp_path / "ledger").read_text().count('"tool"') == 1
 
 
+def test_each_call_that_waits_is_decided_by_itself(tmp_path: Path) -> None:
+    """Also one of an agent below; nothing is sent before all is decided, and nobody else sees or decides it."""
+    replies = (
+        {"agent": "boss", "calls": [call("agents__lone", task="x"), call("fx__pay", text="b")]},
+        {"agent": "lone", "calls": [call("fx__pay", text="a")]},
+        {"agent": "lone", "text": "written"},
+        {"agent": "boss", "text": "all written"},
+    )
+    cards = {"lone": 'tools: ["fx__*"]', "boss": 'tools: ["fx__*"]\nagents: [lone]'}
+    with (
+        site(tmp_path, tables(), *replies, **cards) as address,
+        caller(address, "ann") as ann,
+        caller(address, "bob") as bob,
+    ):
+        run = ann.post("/api/runs", json={"agent": "boss", "input": {"task": "x"}}).json()["run_id"]
+        ann.get(f"/api/runs/{run}/events")
+        calls = [each["call"] for each in ann.get("/api/approvals").json()["approvals"]]
+        below, own = (f"/api/approvals/{run}/{each.replace('/', '~')}" for each in sorted(calls, key=len, reverse=True))
+        assert bob.get("/api/approvals").json() == {"approvals": []}
+        assert bob.post(own, json={"decision": "approve"}).status_code == 404
+        first = ann.post(below, json={"decision": "approve"}).json()
+        assert ([len(first[each]) for each in ("decided", "pending")], sorted(calls, key=len)) == (
+            [1, 1],
+            ["t1.2", "t1.1/t1.1"],
+        )
+        assert not (tmp_path / "ledger").exists()
+        assert ann.post(own, json={"decision": "approve"}).json()["pending"] == []
+        ann.get(f"/api/runs/{run}/events")
+
+        assert ann.get(f"/api/runs/{run}").json()["answer"] == "all written"
+        assert ann.get(f"/api/runs/{run}~t1.1").json()["answer"] == "written"
+        assert (tmp_path / "ledger").read_text().count('"tool"') == 2
+
+
+def test_limits_and_lists_are_as_asked_for(tmp_path: Path) -> None:
+    with site(tmp_path, "") as address, caller(address) as anyone:
+        run = anyone.post("/api/runs", json={**RUN, "limits": {"tokens": 1}}).json()["run_id"]
+        anyone.get(f"/api/runs/{run}/events")
+        anyone.post("/api/runs", json=RUN)
+
+        assert anyone.get(f"/api/runs/{run}").json()["stop_reason"] == "max_tokens"
+        assert len(anyone.get("/api/runs?limit=1").json()["runs"]) == 1
+        for wrong in ("0", "-1", "many"):
+            assert anyone.get(f"/api/runs?limit={wrong}").status_code == 400
+
+
 def test_a_run_that_waits_is_cancelled(tmp_path: Path) -> None:
     with site(tmp_path, "", *WRITES) as address, caller(address) as anyone, asked(anyone) as (run, _):
         assert anyone.post(f"/api/runs/{run}/cancel").json()["status"] == "cancelled"

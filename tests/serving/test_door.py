@@ -1,5 +1,6 @@
 """Who may come in over HTTP, and how much they may send."""
 
+import json
 import select
 import socket
 from collections.abc import Generator
@@ -47,13 +48,24 @@ def test_whether_it_is_well_is_told_to_anyone(address: str) -> None:
 def test_a_name_or_a_page_of_others_is_refused(address: str) -> None:
     with caller(address, "ann") as ann:
         assert ann.get("/api/runs", headers={"host": "evil.example:80"}).status_code == 421
-        assert ann.get("/api/runs", headers={"host": "localhost@evil.example"}).status_code == 421
+        assert ann.get("/api/runs", headers={"host": "evil.example@localhost"}).status_code == 421
         assert ann.get("/api/runs", headers={"origin": "http://evil.example"}).status_code == 403
-        assert ann.get("/api/runs", headers={"origin": "http://localhost:6274"}).status_code == 200
+        for own in ("localhost:6274", "127.0.0.1:6274", "[::1]:6274"):
+            assert ann.get("/api/runs", headers={"origin": f"http://{own}"}).status_code == 200
+
+
+def test_names_and_pages_that_are_configured_are_let_in(tmp_path: Path) -> None:
+    traffic = '[serve.traffic]\nhosts = ["agents.example"]\norigins = ["https://console.example"]\n'
+    with site(tmp_path, tables() + traffic) as address, caller(address, "ann", host="agents.example") as ann:
+        assert ann.get("/api/runs", headers={"origin": "https://console.example"}).status_code == 200
+        assert ann.get("/api/runs", headers={"origin": "http://console.example"}).status_code == 403
+        # the scheme is written in any case
+        assert ann.get("/api/runs", headers={"authorization": f"bearer {TOKENS['bob']}"}).status_code == 200
 
 
 def test_a_body_that_is_too_large_is_not_taken_in(address: str) -> None:
     with caller(address, "ann") as ann:
+        assert ann.post("/api/runs", content=b"x" * 20_000).status_code == 400  # it is read, and is no JSON
         assert ann.post("/api/runs", content=b"x" * 20_001).status_code == 413
         assert ann.post("/api/runs", content=iter([b"x" * 15_000] * 2)).status_code == 413
         assert ann.get("/api/runs").status_code == 200
@@ -67,6 +79,20 @@ def test_a_body_that_does_not_come_is_not_waited_for(address: str) -> None:
         slow.sendall(b"Content-Length: 100\r\n\r\n{")
 
         assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_request_whose_sender_left_begins_nothing(address: str) -> None:
+    """What had come of it could be read, but was not all."""
+    body = json.dumps(RUN)
+    parts = urlsplit(address)
+    with caller(address, "sam") as sam, socket.create_connection((parts.hostname, parts.port), timeout=60) as gone:
+        before = sam.get("/api/runs").json()
+        head = f"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKENS['sam']}\r\n"
+        gone.sendall(f"{head}Content-Length: {len(body) + 1}\r\n\r\n{body}".encode())
+        gone.shutdown(socket.SHUT_WR)
+
+        assert gone.recv(1000) == b""
+        assert sam.get("/api/runs").json() == before
 
 
 def test_a_reader_that_does_not_read_holds_no_place(tmp_path: Path) -> None:
@@ -120,6 +146,36 @@ def test_too_many_requests_of_one_caller_are_refused_and_others_are_not(tmp_path
         assert [answer.status_code for answer in answers[:5]] == [200] * 5
         assert (answers[-1].status_code, int(answers[-1].headers["retry-after"]) > 0) == (429, True)
         assert bob.get("/api/runs").status_code == 200
+
+
+def test_strangers_use_up_a_share_of_their_own(tmp_path: Path) -> None:
+    toml = tables() + "[serve.traffic]\nper_minute = 5\n"
+    with site(tmp_path, toml) as address, caller(address, "ann") as ann, caller(address) as stranger:
+        answers = [stranger.get("/api/runs").status_code for _ in range(7)]
+
+        assert (answers[:5], answers[-1]) == ([401] * 5, 429)
+        assert ann.get("/api/runs").status_code == 200
+
+
+def test_a_caller_who_was_away_has_a_full_share_and_no_more() -> None:
+    now = 0.0
+    traffic = Traffic(2, 5, lambda: now)
+    assert traffic.enter("ann") == 0
+    now = 3600.0
+
+    assert [traffic.enter("ann") for _ in range(3)] == [0, 0, 31]
+
+
+def test_who_was_away_longest_is_forgotten_first_unless_a_request_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.serving.traffic.CALLERS", 2)
+    traffic = Traffic(1, 5, lambda: 0.0)
+    for caller_, ends in (("ann", False), ("bob", True), ("eve", True), ("sam", True)):
+        assert traffic.enter(caller_) == 0
+        if ends:
+            traffic.leave(caller_)
+
+    assert [traffic.enter(name) > 0 for name in ("sam", "ann", "bob")] == [True, True, False]
+    traffic.leave("ann")
 
 
 def test_requests_come_back_with_time() -> None:

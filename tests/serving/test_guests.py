@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx2
@@ -10,6 +11,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
 
 from tests.serving.served import ERAS, SECONDS, bell, rung, text
 from tests.serving.site import TOKENS, caller, site, tables
@@ -28,12 +30,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 
 
 @asynccontextmanager
-async def client(address: str, era: str, name: str) -> AsyncGenerator[Client]:
+async def client(address: str, era: str, name: str, **more: Any) -> AsyncGenerator[Client]:
     headers = {"authorization": f"Bearer {TOKENS[name]}"}
     async with httpx2.AsyncClient(headers=headers, timeout=SECONDS) as http:
         transport = streamable_http_client(f"{address}/mcp", http_client=http)
         with anyio.fail_after(SECONDS):
-            async with Client(transport, mode=ERAS[era]) as opened:
+            async with Client(transport, mode=ERAS[era], **more) as opened:
                 yield opened
 
 
@@ -91,3 +93,39 @@ def test_a_run_that_goes_on_after_an_approval_is_one_of_those_at_once(tmp_path: 
         assert (refused.status_code, "1 runs of ann are under way" in refused.json()["detail"]) == (429, True)
         assert ann.post(f"/api/runs/{run}/cancel").json()["status"] == "cancelled"
         assert ann.post("/api/runs", json=begin).status_code == 202
+
+
+def test_a_role_and_an_approval_are_of_their_own_token(tmp_path: Path) -> None:
+    """Sam may only look, over MCP and beside it; what Ann is asked, Bob cannot answer."""
+    replies = ({"calls": [call("fx__pay", text="a")]}, {"text": "written"})
+    toml = tables(sam={"role": '"reader"'}) + '[roles.reader]\ntools = ["fx__look"]\n'
+    yes = {"t1.1": ElicitResult(action="accept", content={"decision": "approve"})}
+
+    async def person(context: Any, params: Any) -> ElicitResult:
+        raise AssertionError("asked by hand here")
+
+    async def main(address: str) -> None:
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            ann, bob, sam = [
+                await enter(client(address, "2026-07-28", name, elicitation_callback=person)) for name in TOKENS
+            ]
+            refused = await sam.call_tool("lone", TASK)
+            assert text(refused) == "written"  # without a question to anyone
+            asked = await ann.session.call_tool("lone", TASK, allow_input_required=True)
+            assert isinstance(asked, InputRequiredResult)
+            more: Any = {"request_state": asked.request_state, "input_responses": yes, "allow_input_required": True}
+            with pytest.raises(MCPError, match="another caller"):
+                await bob.session.call_tool("lone", TASK, **more)
+            assert not (tmp_path / "ledger").exists()
+            done = await ann.session.call_tool("lone", TASK, **more)
+            assert isinstance(done, CallToolResult)
+            assert text(done) == "written"
+
+    with site(tmp_path, toml, *replies) as address:
+        anyio.run(main, address)
+        with caller(address, "sam") as sam:
+            run = sam.post("/api/runs", json={"agent": "lone", "input": TASK}).json()["run_id"]
+            sam.get(f"/api/runs/{run}/events")
+            assert sam.get(f"/api/runs/{run}").json()["status"] == "finished"
+    assert (tmp_path / "ledger").read_text().count('"tool"') == 1

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,40 @@ def test_no_is_no_and_no_answer_waits(tmp_path: Path, way: str, era: str, answer
     else:
         assert "waiting for approval: run " in text(result)
         assert house.statuses == ["parked"]
+
+
+@approvals
+def test_a_question_is_bounded_and_masked_and_only_a_clear_answer_counts(tmp_path: Path) -> None:
+    secret = f"sk-{'a1' * 12}"
+    replies = (PAY[0], {"agent": "hand", "calls": [call("fx__pay", text=f"{secret} {'x' * 9_000}")]}, *PAY[2:])
+    house = House.build(tmp_path, AGENTS, *replies)
+    answers = [{"decision": "perhaps"}, {"decision": "deny", "note": "rather not today"}]
+    asked: list[str] = []
+
+    async def person(context: Any, params: ElicitRequestFormParams) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content=answers[len(asked) - 1])
+
+    async def main() -> CallToolResult:
+        async with served(house, "http", "2026-07-28", elicitation_callback=person) as client:
+            return await client.call_tool("boss", TASK)
+
+    assert text(anyio.run(main)) == "all done"
+    assert [(secret in each, len(each) < 4_100) for each in asked] == [(False, True)] * 2
+    assert house.effects == []
+    with closing(sqlite3.connect(tmp_path / "home" / "journal.sqlite")) as journal:
+        events = [body for (body,) in journal.execute("SELECT body FROM events")]
+    assert any(b"rather not today" in event for event in events)
+
+
+@approvals
+def test_a_damaged_key_is_said(tmp_path: Path) -> None:
+    house = House.build(tmp_path, AGENTS)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "serving.key").write_bytes(b"short")
+    ended = orchestrator("serve", "--port", "0", *house.arguments, folder=tmp_path)
+    assert ended.code != 0
+    assert "serving.key is damaged; delete it" in ended.err
 
 
 @approvals
