@@ -51,6 +51,9 @@ class WindowCut(Event):
     Messages are counted over the whole transcript, whose first is the task. `text` holds the `summary`, or says that
     there is none, and `results`: one line for each result that has left; `unlisted` older ones have none any more.
     `overflow`: the model's server found a request too large, so that none may have more than `budget` tokens.
+
+    `apart`: it is a request apart from the transcript that was too large. The window stays; what such requests are made
+    from is cut to the `budget` from now on.
     """
 
     type: Literal["window.cut"] = "window.cut"
@@ -62,6 +65,7 @@ class WindowCut(Event):
     results: tuple[str, ...] = ()
     unlisted: int = 0
     budget: int
+    apart: bool = False
 
 
 MemoryEvent = MemoryPinned | MemoryIntent | MemoryCompacted | WindowCut

@@ -31,7 +31,8 @@ ANSWER = (
 class Draft:
     """A request but for its output limit. `input_tokens` is an estimate that is never below the last reported input.
 
-    What its model counts beyond `base` tells how it counts a text of the counts `telling`.
+    What its model counts beyond `base` tells how it counts a text of the counts `telling`. `apart`: nothing of the
+    transcript is in it.
     """
 
     messages: Sequence[Message]
@@ -42,6 +43,7 @@ class Draft:
     input_tokens: int
     base: int = 0
     telling: Counts = NOTHING
+    apart: bool = False
 
 
 KEPT = 0.4
@@ -134,8 +136,6 @@ class Prompt:
         """Where the window of the last draft is best cut to stay within `budget` tokens: before a turn, so that no call
         is parted from its results. None when no turn can leave: the newest always stays.
         """
-        if self._known() < len(transcript):  # the last draft was apart
-            return None
         fixed = self._cost(0, self._place(self._first), weights) + estimate(self._encoded_tools, weights)
         room, taken, through = (budget - fixed - REQUEST_OVERHEAD) * KEPT, 0, None
         for n in range(len(transcript) - 1, max(self._first, 1), -1):
@@ -198,6 +198,7 @@ class Prompt:
             input_tokens=base + tokens(counts, weights),
             base=base,
             telling=NOTHING if shown else counts,
+            apart=True,
         )
 
     def _append(self, message: Message, images: Mapping[str, bytes]) -> None:

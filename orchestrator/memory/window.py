@@ -73,17 +73,17 @@ class Head:
         parts = [
             shown_task(self.task, self.budget),
             f"{PINNED}\n{pins}" if pins else "",
-            f"The plan:\n{_cut(self.plan, self.budget // PIN_SHARE)}" if self.plan else "",
+            f"The plan:\n{beginning(self.plan, self.budget // PIN_SHARE)}" if self.plan else "",
             self.summary or "\n\n".join([*([self.before.summary] if self.before else []), LEFT_OUT]).strip(),
             "\n".join([LISTED, *([older] if unlisted else []), *lines]) if lines or unlisted else "",
         ]
         return "\n\n".join(part for part in parts if part)
 
 
-def shown_task(task: str, budget: int) -> str:
+def shown_task(task: str, budget: int, id: str = TASK_ID) -> str:
     """The task, or its head and tail where it would fill the window by itself."""
     room = max(budget // TASK_SHARE, 200)
-    return task if fits(task, room) else excerpt(task, room, TASK_ID)
+    return task if fits(task, room) else excerpt(task, room, id)
 
 
 def result_lines(messages: Iterable[Message]) -> Iterator[str]:
@@ -136,16 +136,19 @@ def _told(message: Message, share: int) -> str:
     match message:
         case AssistantMessage():
             calls = [f"[calls {call.id} {call.name} {_short(call.arguments)}]" for call in message.calls]
-            return "\n".join([*([_cut(message.text.strip(), share)] if message.text.strip() else []), *calls])
+            return "\n".join([*([beginning(message.text.strip(), share)] if message.text.strip() else []), *calls])
         case ToolMessage():
-            return f"[{'error' if message.is_error else 'result'} of {message.call.id}]\n{_cut(message.text, share)}"
+            return (
+                f"[{'error' if message.is_error else 'result'} of {message.call.id}]\n{beginning(message.text, share)}"
+            )
         case UserMessage():
-            return f"[told]\n{_cut(message.text, share)}"
+            return f"[told]\n{beginning(message.text, share)}"
         case _:
             return ""
 
 
-def _cut(text: str, tokens: int) -> str:
+def beginning(text: str, tokens: int) -> str:
+    """As much of a text as has so many tokens, and how long it is."""
     if fits(text, tokens):
         return text
     return f"{text[: leading(text, tokens)]}[… {len(text):,} characters in all]"

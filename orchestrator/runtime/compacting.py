@@ -7,7 +7,7 @@ window begins with from then on. Between two cuts the prefix of the requests doe
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from contextvars import copy_context
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import anyio.abc
@@ -71,6 +71,8 @@ class Compacting:
     async def fit(self, prompt: Prompt, draft: Draft, *, closing: bool) -> bool:
         """Prepares a summary when the window is nearly full, and cuts the window when it is. True: it was cut."""
         budget, tokens = self.budget, draft.input_tokens
+        if draft.apart:
+            return tokens > budget and self._bound("full", budget)
         if self._state.cut:  # an answer goes on where its last piece ended
             return False
         if tokens > NEARLY * budget and not closing:
@@ -85,9 +87,21 @@ class Compacting:
         if state.window is not None and state.window.reason == "overflow" and state.window.turn == state.turn:
             return False
         budget = min(self.budget, int(draft.input_tokens * OVERFLOWED))
+        if draft.apart:
+            return self._bound("overflow", budget)
         if state.stop is None:
             await self._prepare(prompt, budget, wait=True)
         return await self._cut(prompt, "overflow", budget)
+
+    def _bound(self, reason: Literal["full", "overflow"], budget: int) -> bool:
+        """Bounds what requests apart from the transcript are made from; for an overflow once for a turn. False: they
+        are bounded like this already."""
+        if (before := self._state.apart) is not None:
+            again = reason == "overflow" and (before.reason, before.turn) == (reason, self._state.turn)
+            if again or before.budget <= budget:
+                return False
+        self._recorder.note(WindowCut, reason=reason, first=0, through=0, text="", budget=budget, apart=True)
+        return True
 
     async def _prepare(self, prompt: Prompt, budget: int, *, wait: bool) -> None:
         """Has a summary written while the run goes on. `wait`: for room in the ledger, since it is needed now.

@@ -54,6 +54,8 @@ def noted(event: JournalEvent) -> Note | None:
         case MemoryCompacted():
             failed = {"error.type": event.error} if event.error else {}
             return "memory.compacted", {"messages": event.through, "tokens": event.usage.tokens} | failed
+        case WindowCut(apart=True):
+            return "window.cut", {"reason": event.reason, "budget": event.budget}
         case WindowCut():
             return "window.cut", {"reason": event.reason, "first": event.first, "through": event.through}
         case RunParked():

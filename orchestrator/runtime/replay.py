@@ -263,6 +263,8 @@ def _told(event: JournalEvent) -> str:
             return f"pinned by the {event.source}: {event.text}{newer}"
         case MemoryCompacted():
             return f"no summary ({event.error})" if event.error else "the turns so far are summarised"
+        case WindowCut(apart=True):
+            return f"what the next request is made from is cut to {event.budget:,} tokens ({event.reason})"
         case WindowCut():
             return f"the window is cut ({event.reason}): messages {event.first} to {event.through - 1} left it"
         case OutputChecked(valid=False):

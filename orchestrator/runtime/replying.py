@@ -59,6 +59,7 @@ def _changed(state: RunState, event: ModelChanged) -> RunState:
         measured=0,
         ready=False,
         ceiling=0,
+        apart=None,
     )
 
 

@@ -1,11 +1,15 @@
 """The requests of a run, rebuilt from its events by the code that made them."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from orchestrator.events import JournalEvent, ModelChanged, ModelIntent, RunForked, RunStarted, ToolsChanged
+from orchestrator.memory.excerpts import excerpt, fits
+from orchestrator.memory.pins import restated
 from orchestrator.memory.prompt import ANSWER, Draft, Prompt
+from orchestrator.memory.tokens import estimate
+from orchestrator.memory.window import PIN_SHARE, PINNED, beginning, shown_task
 from orchestrator.messages import UserMessage
 from orchestrator.models.base import Codec, ToolSpec
 from orchestrator.models.lenient import dump
@@ -15,6 +19,8 @@ from orchestrator.runtime.runstate import CallState, RunState
 from orchestrator.runtime.state import apply
 
 _LONGEST_FACT = 2_000  # characters of a result
+_LEAST_SHARE = 40  # tokens of a result, below which it says nothing
+_LEAST_ROOM = 200  # tokens that a request apart is made from, however small its bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +45,9 @@ def draft_of(prompt: Prompt, state: RunState, *, closing: bool, images: Mapping[
     So are both where code leads a team; the first has the job, and no other call than a plan.
     """
     if closing and (prompt.weak or is_led(state)):
-        return prompt.apart(facts(state), form=ANSWER, weights=state.weights)
+        return _within(state, lambda room: prompt.apart(facts(state, room), form=ANSWER, weights=state.weights))
     if is_led(state) and must_plan(state):
-        return prompt.apart(f"Job: {state.opening}", tools=[PLAN], weights=state.weights)
+        return _within(state, lambda room: prompt.apart(_job(state, room), tools=[PLAN], weights=state.weights))
     return prompt.draft(
         state.messages,
         cut=state.window,
@@ -74,12 +80,45 @@ class Closed(Collection[str]):
         return len(self.names())
 
 
-def facts(state: RunState) -> str:
-    """What a weak model answers from: the task, every good result, and what was wrong with its last answer, if any."""
-    found = results(state)
+def _within(state: RunState, made: Callable[[int | None], Draft]) -> Draft:
+    """A request apart from the transcript, within its bound where it has one. It is made from so many tokens as leave
+    room for what else is in it."""
+    draft = made(None)
+    bound = room = state.apart.budget if state.apart is not None else draft.input_tokens
+    while draft.input_tokens > bound and room > 0:
+        draft = made(max(_LEAST_ROOM, room))
+        room -= max(_LEAST_SHARE, draft.input_tokens - bound)
+    return draft
+
+
+def _job(state: RunState, room: int | None) -> str:
+    return f"Job: {state.opening if room is None or fits(state.opening, room) else excerpt(state.opening, room)}"
+
+
+def facts(state: RunState, room: int | None = None) -> str:
+    """What a weak model answers from: the task, every good result, and what was wrong with its last answer, if any.
+
+    In about `room` tokens: a task that does not fit has its constraints beside it, results have fair shares of the
+    rest, and the oldest are left out where that is too little to say anything.
+    """
+    found, question = results(state), state.opening
     again = isinstance(last := state.messages[-1], UserMessage) and len(state.messages) > 1
-    parts = [*(["Facts:", *found] if found else []), f"Question: {state.opening}"]
-    return "\n".join([*parts, *([last.text] if again else [])])
+    wrong = [last.text] if again else []
+    pins: list[str] = []
+    if room is not None:
+        question = shown_task(question, room, id="")
+        kept = restated(state.pins, room // PIN_SHARE) if question != state.opening else ""
+        pins = [f"{PINNED}\n{kept}"] if kept else []
+        wrong = [beginning(text, room // PIN_SHARE) for text in wrong]
+        found = _shares(found, room - estimate("\n".join([question, *pins, *wrong]).encode()))
+    return "\n".join([*(["Facts:", *found] if found else []), f"Question: {question}", *pins, *wrong])
+
+
+def _shares(found: Sequence[str], room: int) -> list[str]:
+    share = max(_LEAST_SHARE, room // max(1, len(found)))
+    kept = found[-max(1, room // share) :]
+    gap = [f"[{len(found) - len(kept):,} older results are left out]"] if len(kept) < len(found) else []
+    return [*gap, *(beginning(text, share) for text in kept)]
 
 
 def results(state: RunState) -> list[str]:

@@ -110,7 +110,8 @@ class RunState(NamedTuple):
     how many were sent back.
 
     `window` is where that begins. `summarising` is asked for, at the worst price `held`; `summary` is ready and
-    waits for the next cut. `ceiling`: more tokens than this are refused by the model's server; 0: not known.
+    waits for the next cut. `apart` is how requests apart from the transcript are bounded. `ceiling`: more tokens than
+    this are refused by the model's server; 0: not known.
 
     A named tuple and not a dataclass, because the fold makes a new one for every event: `_replace` takes a tenth of
     the time that `dataclasses.replace` does.
@@ -163,6 +164,7 @@ class RunState(NamedTuple):
     held: Reservation | None = None
     summary: MemoryCompacted | None = None
     window: WindowCut | None = None
+    apart: WindowCut | None = None
     ceiling: int = 0
     active: float = 0.0
     last_at: float = 0.0

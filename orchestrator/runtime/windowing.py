@@ -25,15 +25,16 @@ def apply_memory(state: RunState, event: MemoryEvent) -> RunState:
                 lost=(*state.lost, state.held) if charged and state.held is not None else state.lost,
             )
         case WindowCut():
-            overflowed = event.reason == "overflow"
+            if event.reason == "overflow":
+                state = state._replace(failure=None, ceiling=event.budget)
+            if event.apart:
+                return state._replace(apart=event)
             return state._replace(
                 window=event,
                 summarising=None,
                 summary=None,
                 input_tokens=0,  # what the model counted was the window as it was
                 measured=0,
-                failure=None if overflowed else state.failure,
-                ceiling=event.budget if overflowed else state.ceiling,
             )
         case _:
             assert_never(event)

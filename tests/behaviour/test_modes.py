@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from orchestrator import Limits, Options, Orchestrator
+from orchestrator.cards import AgentCard
+from orchestrator.config.settings import MemorySettings
 from orchestrator.events import ModelIntent, RunStarted
+from orchestrator.memory.tokens import estimate
 from orchestrator.models.acting import ActingCodec
 from orchestrator.models.base import Mode
 from orchestrator.runtime.offered import specs_of
 from orchestrator.runtime.requests import Wire, rebuilt, tool_lists
 from orchestrator.testing import NullTracer, SqliteJournal, call
 from tests.behaviour.stage import Stage, allow
+from tests.behaviour.test_memory import LONG, pages
 from tests.support.model_server import ModelServer, model_server
 from tests.support.runs import card, cards
 
@@ -42,21 +46,35 @@ class Served(Stage):
     def open(self) -> Orchestrator:
         table = {"provider": "loopback", "base_url": self.url, "mode": self.mode, "weak": self.weak}
         settings = self._settings.model_copy(update={"models": {"m": table}})
-        options = Options(settings=settings, cards=cards(*self._team), model="m", home=self.folder, tracer=NullTracer())
+        options = Options(
+            settings=settings,
+            cards=cards(*self._team),
+            servers=self._servers,
+            model="m",
+            home=self.folder,
+            tracer=NullTracer(),
+        )
         return Orchestrator(options, agent="boss")
 
 
 @contextmanager
 def served(
-    folder: Path, answers: Callable[[Mapping[str, Any], int], str], mode: Mode, *, weak: bool = False, **settings: Any
+    folder: Path,
+    answers: Callable[[Mapping[str, Any], int], str | None],
+    mode: Mode,
+    *,
+    weak: bool = False,
+    team: tuple[AgentCard, ...] = (TEAM,),
+    **settings: Any,
 ) -> Iterator[tuple[Served, ModelServer]]:
-    """`answers` gives the text of a reply for a request's body and its number, from 1."""
+    """`answers` gives the text of a reply for a request's body and its number, from 1; without one it is too large."""
 
     def answer(body: dict[str, Any]) -> dict[str, Any]:
-        return {"text": answers(body, len(server.seen))}
+        text = answers(body, len(server.seen))
+        return {"status": 400, "error": "context length exceeded"} if text is None else {"text": text}
 
     with model_server(answer) as server:
-        stage = Served(folder, {}, TEAM, **settings)
+        stage = Served(folder, {}, *team, **settings)
         stage.url, stage.mode, stage.weak = server.url, mode, weak
         yield stage, server
 
@@ -169,6 +187,64 @@ def test_a_weak_model_answers_in_a_step_of_its_own_from_results_only(tmp_path: P
         assert "- fx__look" in last["messages"][1]["content"]
         assert last["messages"][1]["content"].endswith("Question: Look at the mug")
         assert anyio.run(lambda: requests(stage, result.run_id, "json", weak=True)) == server.seen
+
+
+PAGES = 14
+FILLER = "The shelf by the window holds boxes of paper and some old lamps. "
+
+
+def reader(refuse: int = 0) -> Callable[[Mapping[str, Any], int], str | None]:
+    """Reads page after page, then answers; its server refuses `refuse` requests for an answer as too large."""
+    left = [refuse]
+
+    def answers(body: Mapping[str, Any], number: int) -> str | None:
+        if "anyOf" not in json.dumps(body.get("response_format")):
+            if left[0]:
+                left[0] -= 1
+                return None
+            return json.dumps({"working": "read", "answer": "All pages were read."})
+        return weak(call="pages__read", n=number) if number <= PAGES else weak(call="final")
+
+    return answers
+
+
+@pytest.mark.requirement("B4", "D1")
+@pytest.mark.parametrize("long", [False, True], ids=["results", "results and task"])
+def test_a_weak_models_answer_keeps_to_the_window(tmp_path: Path, long: bool) -> None:
+    """Results that are larger than the window have a fair share of it each; a task has its constraints beside it."""
+    import anyio
+
+    numbers = ", ".join(map(str, range(1, PAGES + 1)))
+    task = f"Read the pages {numbers}. {f'{FILLER * 60}Answer in French. {FILLER * 60}' if long else ''}Begin."
+    window, told = 3500, 12 * PAGES
+    settings = {"servers": {"pages": pages(1900)}, "memory": MemorySettings(window_tokens=window)}
+    with served(tmp_path, reader(), "json", weak=True, team=(card("boss", tools=("pages__*",)),), **settings) as (
+        stage,
+        server,
+    ):
+        result = stage.run(task, limits=LONG)
+        assert (result.status, result.answer) == ("finished", "All pages were read.")
+        assert anyio.run(lambda: requests(stage, result.run_id, "json", weak=True)) == [
+            body for body in server.seen if "You keep the notes" not in json.dumps(body)
+        ]
+    last = server.seen[-1]["messages"][1]["content"]
+    assert told < estimate(last.encode()) <= window
+    assert all(f"page {n}: the quick" in last for n in range(1, PAGES + 1))
+    assert ("- Answer in French" in last.partition("Question: ")[2]) == long
+
+
+@pytest.mark.requirement("B4", "D2")
+def test_an_answer_whose_request_a_server_finds_too_large_is_asked_for_with_less(tmp_path: Path) -> None:
+    task = f"Read the pages {', '.join(map(str, range(1, PAGES + 1)))}."
+    team, memory = (card("boss", tools=("pages__*",)),), MemorySettings(window_tokens=60_000)
+    with served(tmp_path, reader(1), "json", weak=True, team=team, servers={"pages": pages(1900)}, memory=memory) as (
+        stage,
+        server,
+    ):
+        result = stage.run(task, limits=LONG)
+    assert (result.status, result.answer) == ("finished", "All pages were read.")
+    refused, sent = (estimate(body["messages"][1]["content"].encode()) for body in server.seen[-2:])
+    assert sent <= refused * 0.75
 
 
 @pytest.mark.requirement("B4")
