@@ -89,6 +89,7 @@ class Parts:
             settings=settings,
             pins=pins,
             earlier=options.earlier,
+            said=options.said,
         )
         return card, launch, options
 
@@ -244,8 +245,9 @@ async def assemble(
 
 def _notes(options: Options, settings: Settings) -> list[BuiltIn]:
     """The tools about notes, where they were asked for."""
-    wanted, project = settings.memory.notes, str(options.folder.resolve())
-    return notes_tools(Notes(options.store(), None if wanted == "user" else project), project) if wanted else []
+    if not settings.memory.notes:
+        return []
+    return notes_tools(Notes(options.store(), options.project(settings)), str(options.folder.resolve()))
 
 
 def open_server(name: str, servers: Servers) -> Server:

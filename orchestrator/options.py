@@ -64,6 +64,10 @@ class Options:
         named = self.agents or (own if own.is_dir() and own != bundled else None)
         return load_cards([*([(named, "user")] if named is not None else []), (bundled, "bundled")])
 
+    def project(self, settings: Settings) -> str | None:
+        """Whose notes are seen, by the folder that runs work in; None is all folders."""
+        return None if settings.memory.notes == "user" else str(self.folder.resolve())
+
     def store(self) -> Path:
         """Where state lies."""
         return self.home or home(os.environ)

@@ -137,8 +137,11 @@ class Conversation:
             return
         if command is None:
             task = os.fsencode(line).decode("utf-8", "replace")
-            said = earlier([(asked, _told(self._results[run])) for run, asked in self._asked.items()])
-            await self._run(task, lambda o, how, see: o.run(task, options=replace(how, earlier=said), on_event=see))
+            said = [*self._asked.values()]
+            above = earlier([(asked, _told(self._results[run])) for run, asked in self._asked.items()])
+            await self._run(
+                task, lambda o, how, see: o.run(task, options=replace(how, earlier=above, said=said), on_event=see)
+            )
             return
         rest = line[command.end() :].strip()
         match command[0]:

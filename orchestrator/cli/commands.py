@@ -11,7 +11,19 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
-from orchestrator.cli import INTERRUPTED, approving, chat, doctor, init, listing, login, replaying, running, serving
+from orchestrator.cli import (
+    INTERRUPTED,
+    approving,
+    chat,
+    doctor,
+    init,
+    listing,
+    login,
+    notes,
+    replaying,
+    running,
+    serving,
+)
 from orchestrator.cli.interrupts import on_interrupt
 from orchestrator.cli.progress import printable, say
 from orchestrator.errors import ConfigurationError, OrchestratorError
@@ -30,6 +42,7 @@ COMMANDS: Mapping[str, Callable[[Namespace], Awaitable[int]]] = {
     "doctor": doctor.doctor,
     "init": init.init,
     "runs": listing.runs,
+    "notes": notes.notes,
     "replay": replaying.replay,
     "serve": serving.serve,
 }

@@ -120,6 +120,13 @@ def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="WHEN", help="audit: only from then on, like 2026-11-30, 2h or 3d")
 
 
+def _notes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action", nargs="?", choices=["forget"], help="delete some; without it, list them, newest first"
+    )
+    parser.add_argument("ids", nargs="*", metavar="ID", help="forget: ids as they are listed, like n3")
+
+
 def _replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="ID", help="a run's id, or `last`")
     parser.add_argument(
@@ -190,6 +197,7 @@ COMMANDS: Sequence[tuple[str, str, Callable[[argparse.ArgumentParser], None]]] =
     ("doctor", "Check servers, agents, models and state; say what is wrong and what to do.", _doctor),
     ("init", "Write a starting set of files from the MCP servers that other hosts on this machine have.", _init),
     ("runs", "List runs, or show what one did.", _runs),
+    ("notes", "List the notes that agents keep for later runs, or forget some.", _notes),
     ("replay", "Show a run again from its journal, or run on from one of its steps.", _replay),
     ("serve", "Offer agents as MCP tools to other programs, over HTTP or stdio.", _serve),
     ("resume", "Go on with a run that is parked or whose process ended.", _resume),

@@ -91,7 +91,7 @@ def _worth(trial: Trial) -> int:
 
 
 def _table(spec: str, settings: Settings) -> dict[str, Any]:
-    """The model's table without what is tried out; the one that a spec of a vendor's stands for."""
+    """The model's table, of which no other model is asked; the one that a spec of a vendor's stands for."""
     resolve(spec, read_models(settings.models), os.environ)
     if spec in settings.models:
         table = {"model": spec, **settings.models[spec]}
@@ -100,7 +100,7 @@ def _table(spec: str, settings: Settings) -> dict[str, Any]:
         if provider not in VENDORS:
             raise ConfigurationError(f"model {spec!r} cannot be probed; name one that a server has")
         table = {"provider": provider, "model": name}
-    return {key: value for key, value in table.items() if key not in ("mode", "weak", "fallback")}
+    return {key: value for key, value in table.items() if key != "fallback"}
 
 
 async def _reach(table: Mapping[str, Any]) -> None:

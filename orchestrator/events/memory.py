@@ -7,7 +7,8 @@ from orchestrator.messages import Cost, Usage
 
 
 class MemoryPinned(Event):
-    """What must hold for the whole run is restated whenever the window is cut. `source` is who said it.
+    """What must hold for the whole run is restated whenever the window is cut. `source` is who said it;
+    `earlier` is the user in an earlier run of the conversation.
 
     `about` are the things it bounds; of what was pinned before about the same, only the newest holds. `replaces` are
     the texts of those.
@@ -15,7 +16,7 @@ class MemoryPinned(Event):
 
     type: Literal["memory.pinned"] = "memory.pinned"
     text: str
-    source: Literal["user", "model", "caller"]
+    source: Literal["user", "earlier", "model", "caller"]
     about: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
 

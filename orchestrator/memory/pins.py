@@ -7,13 +7,18 @@ generous, and what is kept is bounded.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from orchestrator.events import MemoryPinned
 from orchestrator.memory.excerpts import leading
 
 MOST = 24
-"""Pins of one run; above it the model's oldest go first, then the user's."""
+"""Pins of one run; above it the model's oldest go first, then the oldest of all."""
+
+Source = Literal["user", "earlier", "model", "caller"]
+"""Who said it; `earlier` is the user, before this run of the conversation."""
+
+_BY = {"user": "", "earlier": " (said earlier in the conversation)", "model": " (your own note)", "caller": ""}
 
 LONGEST = 300  # characters of one
 _READ = 100_000  # characters of a text that are looked at
@@ -85,21 +90,36 @@ _NEGATION = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constraint:
-    """A sentence as it was said, and the things that it bounds."""
+class Pin:
+    """A sentence as it was said, and the things that it bounds. `replaces` are older ones, as far as they differ."""
 
     text: str
     about: tuple[str, ...]
+    source: Source = "user"
+    replaces: tuple[str, ...] = ()
 
 
-def constraints(text: str) -> list[Constraint]:
+def constraints(text: str) -> list[Pin]:
     """What a person's words hold of limits, time, formats, languages, orders and prohibitions; at most `MOST`."""
-    found = [
-        Constraint(text=sentence, about=about) for sentence in _sentences(text[:_READ]) if (about := about_of(sentence))
-    ]
+    found = [Pin(text=sentence, about=about) for sentence in _sentences(text[:_READ]) if (about := about_of(sentence))]
     if len(found) > MOST:  # a pasted document: what is asked stands before it or after it
         found = [*found[: MOST // 2], *found[-MOST // 2 :]]
     return list({each.text: each for each in found}.values())
+
+
+def held(said: Sequence[str], source: Source = "user", before: Sequence[Pin] = ()) -> list[Pin]:
+    """The pins that come of what a person said, the oldest first, in the order in which they are added to those before.
+
+    Words that were said at once do not contradict themselves; of those that were said one after the other, what a newer
+    one replaces is no more among them.
+    """
+    pins, new = tuple(before), tuple[Pin, ...]()
+    for words in said:
+        known = pins
+        for found in constraints(words):
+            pin = replace(found, source=source, replaces=replaced(known, found))
+            pins, new = added(pins, pin), added(new, pin)
+    return [*new]
 
 
 def about_of(sentence: str) -> tuple[str, ...]:
@@ -117,31 +137,30 @@ def about_of(sentence: str) -> tuple[str, ...]:
     return tuple(about)
 
 
-def replaced(pins: Sequence[MemoryPinned], about: Sequence[str]) -> tuple[str, ...]:
-    """The texts of those pins that say something about the same."""
-    return tuple(pin.text for pin in pins if set(pin.about) & set(about))
+def replaced(pins: Sequence[Pin], new: Pin) -> tuple[str, ...]:
+    """The texts of those pins that say something else about the same."""
+    return tuple(pin.text for pin in pins if set(pin.about) & set(new.about) and pin.text != new.text)
 
 
-def added(pins: tuple[MemoryPinned, ...], new: MemoryPinned) -> tuple[MemoryPinned, ...]:
+def added(pins: tuple[Pin, ...], new: Pin) -> tuple[Pin, ...]:
     """The pins with a new one. What an older one said about the same holds no more; what else it said does."""
-    kept: list[MemoryPinned] = []
+    kept: list[Pin] = []
     for pin in pins:
         left = tuple(about for about in pin.about if about not in new.about or pin.text not in new.replaces)
         if pin.text != new.text and (left or not pin.about):
-            kept.append(pin if left == pin.about else pin.model_copy(update={"about": left}))
+            kept.append(replace(pin, about=left))
     kept.append(new)
     while len(kept) > MOST:
         kept.remove(next((pin for pin in kept if pin.source == "model"), kept[0]))
     return tuple(kept)
 
 
-def restated(pins: Sequence[MemoryPinned], tokens: int) -> str:
+def restated(pins: Sequence[Pin], tokens: int) -> str:
     """The pins as the model reads them, in at most about so many tokens; the newest stay."""
     lines: list[str] = []
     for pin in reversed(pins):
-        said = {"user": "", "caller": "", "model": " (your own note)"}[pin.source]
         newer = "".join(f'; in place of "{text}" where the two differ' for text in pin.replaces)
-        line = f"- {pin.text}{said}{newer}"
+        line = f"- {pin.text}{_BY[pin.source]}{newer}"
         tokens -= len(line.encode()) // 3 + 1
         if tokens < 0:
             break

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.events import MemoryPinned, WindowCut
+from orchestrator.events import WindowCut
 from orchestrator.memory.excerpts import describe, excerpt, fits, leading
-from orchestrator.memory.pins import restated
+from orchestrator.memory.pins import Pin, restated
 from orchestrator.memory.tokens import estimate
 from orchestrator.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
@@ -49,7 +49,7 @@ class Head:
     """What the head of a cut window is made from."""
 
     task: str
-    pins: Sequence[MemoryPinned]
+    pins: Sequence[Pin]
     before: WindowCut | None
     leaving: Sequence[Message]
     summary: str

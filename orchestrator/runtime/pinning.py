@@ -1,12 +1,13 @@
 """What is pinned, and by whom: a person's words by rules, a caller's as they are, a model's through `pin`."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 
 from orchestrator.events import MemoryPinned
-from orchestrator.memory.pins import LONGEST, about_of, constraints, replaced
+from orchestrator.memory.pins import LONGEST, Pin, Source, about_of, held, replaced
 from orchestrator.runtime import wire
 from orchestrator.runtime.builtin import BuiltIn, Unanswerable
 from orchestrator.runtime.recorder import Recorder
@@ -31,7 +32,7 @@ TOOL = Tool(
 async def _answer(caller: Caller, arguments: Mapping[str, Any]) -> CallToolResult:
     text = " ".join(arguments["text"].split())
     theirs = [pin for pin in caller.tree.states[caller.run].pins if pin.source != "model"]
-    if said := replaced(theirs, about_of(text)):
+    if said := replaced(theirs, Pin(text=text, about=about_of(text))):
         raise Unanswerable(f'not pinned: what the user said about this holds: "{said[-1]}"')
     return CallToolResult(content=[TextContent(type="text", text=f"Pinned: {text}")], _meta={wire.PINNED: text})
 
@@ -39,25 +40,30 @@ async def _answer(caller: Caller, arguments: Mapping[str, Any]) -> CallToolResul
 PIN = BuiltIn(tool=TOOL, answer=_answer)
 
 
-def pin(recorder: Recorder, text: str, source: Literal["user", "model", "caller"]) -> None:
+def pin(recorder: Recorder, text: str, source: Source) -> None:
     """Notes one pin. Of what was said about the same before, it takes the place."""
-    about = about_of(text)
-    gone = replaced([pin for pin in recorder.state.pins if pin.text != text], about)
-    recorder.note(MemoryPinned, text=text, source=source, about=about, replaces=gone)
+    new = Pin(text=text, about=about_of(text), source=source)
+    _note(recorder, replace(new, replaces=replaced(recorder.state.pins, new)))
 
 
-def pin_words(recorder: Recorder, text: str) -> None:
-    """Pins what a person's words hold of constraints. What they say at once does not contradict itself."""
-    before = recorder.state.pins
-    known = {pin.text for pin in before} | {gone for pin in before for gone in pin.replaces}
-    for found in constraints(text):
-        if found.text not in known:
-            gone = replaced(before, found.about)
-            recorder.note(MemoryPinned, text=found.text, source="user", about=found.about, replaces=gone)
+def pin_words(recorder: Recorder, task: str, earlier: Sequence[str]) -> None:
+    """Pins what a person's words hold of constraints: those of the task, and before them what still holds of what was
+    said earlier in the conversation."""
+    for each in held(earlier, "earlier"):
+        _note(recorder, each)
+    for each in held([task], before=recorder.state.pins):
+        _note(recorder, each)
 
 
 def pin_notes(recorder: Recorder) -> None:
     """Pins what a person said beside the verdicts of the last turn; what is pinned already is not pinned again."""
     for action in recorder.state.steps[-1].actions if recorder.state.steps else ():
-        if action.note:
-            pin_words(recorder, action.note)
+        pins = recorder.state.pins
+        known = {pin.text for pin in pins} | {gone for pin in pins for gone in pin.replaces}
+        for each in held([action.note or ""], before=pins):
+            if each.text not in known:
+                _note(recorder, each)
+
+
+def _note(recorder: Recorder, pin: Pin) -> None:
+    recorder.note(MemoryPinned, text=pin.text, source=pin.source, about=pin.about, replaces=pin.replaces)

@@ -42,7 +42,7 @@ class Launch:
     """What a run is started with. `limits` are the agent's own; those of its callers hold as well.
 
     `fork` is what another run did, for one that goes on from there. `pins` must hold all the time. `earlier` was said
-    before in its conversation.
+    before in its conversation; `said` are the user's own words of it.
     """
 
     run: str
@@ -55,6 +55,7 @@ class Launch:
     fork: Fork | None = None
     pins: Sequence[str] = ()
     earlier: str = ""
+    said: Sequence[str] = ()
 
 
 class Runner:
@@ -179,7 +180,7 @@ class Runner:
             weights=agent.choice.tally.weights,
             plan=kit.plan,
         )
-        pin_words(recorder, launch.task)
+        pin_words(recorder, launch.task, launch.said)
         for text in launch.pins:
             pin(recorder, text, "caller")
 

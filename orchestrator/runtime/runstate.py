@@ -12,7 +12,6 @@ from orchestrator.events import (
     LimitReached,
     MemoryCompacted,
     MemoryIntent,
-    MemoryPinned,
     ModelFailed,
     PlanStep,
     RunCancelled,
@@ -26,6 +25,7 @@ from orchestrator.events import (
     WindowCut,
 )
 from orchestrator.memory.conversation import opening
+from orchestrator.memory.pins import Pin
 from orchestrator.messages import AssistantMessage, Cost, FinishReason, Message, ToolCall, Usage
 from orchestrator.models.counting import FRESH, Weights
 from orchestrator.runtime.breakers import Breakers
@@ -159,7 +159,7 @@ class RunState(NamedTuple):
     asked: int = 0
     measured: int = 0
     weights: Weights = FRESH
-    pins: tuple[MemoryPinned, ...] = ()
+    pins: tuple[Pin, ...] = ()
     summarising: MemoryIntent | None = None
     held: Reservation | None = None
     summary: MemoryCompacted | None = None

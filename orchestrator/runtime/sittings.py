@@ -53,6 +53,8 @@ class RunOptions:
     whose run it is, for the journal; without a name it is the user of this process.
 
     `earlier` is what was said before in the conversation that a new run is part of; its model reads it above the task.
+    `said` are the user's own words in it, the oldest first: constraints that they hold are pinned, as far as no newer
+    words say something else about the same.
 
     `approve`: `ask` a person, who may not be there, so that the run parks; `all` goes ahead, `none` is refused at once.
     `pins` are sentences that the agent is reminded of however long the run gets; a specialist has its own task.
@@ -72,6 +74,7 @@ class RunOptions:
     parent: TraceContext | None = None
     pins: Sequence[str] = ()
     earlier: str = ""
+    said: Sequence[str] = ()
 
 
 class Sittings:

@@ -3,14 +3,15 @@
 from typing import assert_never
 
 from orchestrator.events import MemoryCompacted, MemoryEvent, MemoryIntent, MemoryPinned, WindowCut
-from orchestrator.memory.pins import added
+from orchestrator.memory.pins import Pin, added
 from orchestrator.runtime.runstate import Reservation, RunState
 
 
 def apply_memory(state: RunState, event: MemoryEvent) -> RunState:
     match event:
         case MemoryPinned():
-            return state._replace(pins=added(state.pins, event))
+            pin = Pin(text=event.text, about=event.about, source=event.source, replaces=event.replaces)
+            return state._replace(pins=added(state.pins, pin))
         case MemoryIntent():
             held = Reservation(tokens=event.reserved, cost=event.reserved_cost)
             return state._replace(summarising=event, held=held)

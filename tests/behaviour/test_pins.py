@@ -9,9 +9,9 @@ from orchestrator import RunOptions
 from orchestrator.config import PolicySettings
 from orchestrator.errors import ConfigurationError
 from orchestrator.events import Limits, MemoryPinned
-from orchestrator.memory.pins import MOST, constraints
+from orchestrator.memory import pins
+from orchestrator.memory.pins import MOST, constraints, held
 from orchestrator.models.base import ModelRequest
-from orchestrator.runtime import pinning
 from orchestrator.testing import call
 from tests.behaviour.test_memory import LONG, SUMMARY, events, stage_of, turns
 from tests.support.runs import card
@@ -79,7 +79,7 @@ def test_a_constraint_holds_after_forty_noisy_turns_and_is_lost_without_pins(
     (tmp_path / "off").mkdir()
     stage = stage_of(tmp_path / "on", obedient(constraint), size=2500)
     assert stage.run(told(constraint), limits=LONG).answer == "obeyed"
-    monkeypatch.setattr(pinning, "constraints", lambda text: [])
+    monkeypatch.setattr(pins, "constraints", lambda text: [])
     stage = stage_of(tmp_path / "off", obedient(constraint), size=2500)
     assert stage.run(told(constraint), limits=LONG).answer == "lost"
 
@@ -107,6 +107,65 @@ def test_the_newest_of_two_that_contradict_holds_and_says_so(tmp_path: Path) -> 
     assert '- Return at most 20 rows; in place of "Return at most 10 rows" where the two differ' in head
     assert "- Answer in French" in head
     assert "- Return at most 10 rows" not in head
+
+
+@pytest.mark.requirement("D1")
+@pytest.mark.parametrize(
+    ("said", "task", "holds", "gone"),
+    [
+        (
+            ["Return at most 10 rows. Answer in French.", "Return at most 20 rows."],
+            "Read them.",
+            [
+                '- Return at most 20 rows (said earlier in the conversation); in place of "Return at most 10 rows"',
+                "- Answer in French (said earlier in the conversation)",
+            ],
+            "- Return at most 10 rows",
+        ),
+        (
+            ["Return at most 10 rows.", "Return at most 20 rows."],
+            "Read them. Return at most 10 rows.",
+            ['- Return at most 10 rows; in place of "Return at most 20 rows" where the two differ'],
+            "- Return at most 20 rows",
+        ),
+        (
+            ["最多返回10行。不要包含退款。"],
+            "读完。最多返回20行。",
+            ["- 最多返回20行; in place of", "- 不要包含退款 (said earlier"],
+            "- 最多返回10行",
+        ),
+    ],
+)
+def test_what_was_said_earlier_in_a_conversation_holds_until_something_newer_is_said(
+    tmp_path: Path, said: list[str], task: str, holds: list[str], gone: str
+) -> None:
+    def script(request: ModelRequest) -> Any:
+        if request.summary:
+            return SUMMARY
+        calls = [call("pages__read", {"n": request.turn}), call("agents__reader", {"task": "Look."})]
+        return calls[: 2 if request.turn == 1 else 1] if request.turn <= 20 and request.agent == "boss" else "done"
+
+    team = card("boss", tools=("pages__*",), agents=("reader",)), card("reader", tools=("pages__*",))
+    stage = stage_of(tmp_path, script, policy=PolicySettings(ask=("pages__*",)), boss=team[0], team=team[1:])
+    run = stage.run(task, limits=LONG, said=tuple(said))
+    while run.status == "parked":  # a process of its own for each turn
+        stage.decide(run.run_id, every=True)
+        run = stage.resume(run.run_id)
+    assert run.answer == "done"
+    head = [request for request in turns(stage) if request.agent == "boss"][-1].messages[1].text
+    for each in holds:
+        assert each in head
+    assert gone not in head.replace("in place of", "")
+    assert not any(isinstance(each, MemoryPinned) for each in events(stage, f"{run.run_id}/t1.2"))
+
+
+@pytest.mark.requirement("D1")
+def test_what_holds_of_a_conversation_is_bounded() -> None:
+    found = held([f"Never open door {n}. Return at most {n} rows." for n in range(500)], "earlier")
+    assert len(found) == MOST
+    assert [pin.text for pin in found][-2:] == ["Never open door 499", "Return at most 499 rows"]
+    assert sum("rows" in pin.text for pin in found) == 1
+    assert held(["Answer in French.", "Answer in French."])[0].replaces == ()
 
 
 @pytest.mark.requirement("D1")

@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.support.command import (
     servers,
     write_cards,
 )
+from tests.support.model_server import model_server
 
 SECONDS = 60
 _STYLE = re.compile(r"\x1b(?:\[[?>=\d;]*[A-Za-z]|[=>])")
@@ -142,6 +144,42 @@ def test_a_turn_knows_what_was_said_before_and_is_a_run_of_its_own(tmp_path: Pat
     content = prompts(tmp_path)[-1]["content"]
     assert json.loads(content.split("\n")[1]) == {"user": "First.", "you": "One."}
     assert content.endswith("[Now]\nAnd the next?")
+
+
+OFF = "from orchestrator.memory import pins\npins.constraints = lambda text: []\n"
+TALK = "Tell me of the shelf. " + "It holds boxes of paper and some old lamps. " * 90
+
+
+@pytest.mark.requirement("D1")
+@pytest.mark.parametrize("constraint", ["Never name a customer.", "不要包含退款。"])
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_constraint_of_the_first_turn_holds_when_that_turn_is_not_shown_any_more(
+    tmp_path: Path, constraint: str, pinned: bool
+) -> None:
+    """The model obeys only what it sees; five long turns later it says whether it still sees it."""
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        asked = body["messages"][-1]["content"]
+        if not asked.endswith("Now?"):
+            return {"text": "It is a shelf. " * 150}
+        assert "[2 earlier ones are left out]" in asked
+        return {"text": "obeyed" if constraint.rstrip(".。") in asked else "lost"}
+
+    write_cards(tmp_path, lone="")
+    arguments = ["chat", "--agent", "lone", "--agents", "cards", "--model", "openai:loop"]
+    main = f"{'' if pinned else OFF}import sys\nfrom orchestrator.__main__ import main\nsys.exit(main())"
+    with model_server(answer) as server:
+        done = subprocess.run(
+            [sys.executable, "-c", main, *arguments],
+            cwd=tmp_path,
+            env=environment(tmp_path / "home", server.env),
+            input="\n".join([f"We talk of orders. {constraint}", *[TALK] * 4, "Now?"]),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=SECONDS,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == ("obeyed" if pinned else "lost")
 
 
 def test_what_failed_is_told_to_later_turns_and_ends_nothing(tmp_path: Path) -> None:

@@ -26,7 +26,17 @@ Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 KEY = {"TRIAL_KEY": "sk-loopback"}
 BEFORE = '# mine\nmodel = "m"\n\n[models.m]  # a table\n'
-AFTER = "temperature = 0.1  # kept\nweak = true  # was\n\n[limits]\nsteps = 3\n"
+AFTER = """\
+temperature = 0.1  # kept
+weak = true  # was
+fallback = ["other"]
+
+[models.other]
+base_url = "http://127.0.0.1:9/v1"
+
+[limits]
+steps = 3
+"""
 DONE = {"price": "41 and 96", "stock": "17", "order": "K208"}
 
 
@@ -321,6 +331,16 @@ def test_a_trial_ends_at_its_bound_of_requests(tmp_path: Path) -> None:
     assert "stopped at 80 requests, which is as long as a trial may be" in ended.err
 
 
+def test_a_bound_of_requests_holds_in_the_middle_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was cut off by it is not judged."""
+    monkeypatch.setenv("TRIAL_KEY", "sk-loopback")
+    with model_server(lambda body: calling("shop__price", item=f"x{len(server.seen)}")) as server:
+        table = {"provider": "loopback", "base_url": server.url, "api_key_env": "TRIAL_KEY"}
+        found = anyio.run(partial(probe, "m", Settings(models={"m": table}), Bounds(requests=7)))
+    assert (found.requests, len(server.seen), found.stopped) == (7, 7, "7 requests")
+    assert [trial.tried for trial in found.trials] == [1, 0, 0, 0]
+
+
 def test_a_trial_ends_at_its_bound_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIAL_KEY", "sk-loopback")
     gone, late = threading.Event(), threading.Event()
@@ -345,6 +365,7 @@ def test_without_a_terminal_nothing_is_written(tmp_path: Path) -> None:
         ended = probed(tmp_path, server.url)
     assert ended.out == 'best: tools\nto paste into [models.m] of orchestrator.toml:\nmode = "tools"\nweak = false\n'
     assert (tmp_path / "orchestrator.toml").read_text() == before
+    assert "Write these lines" not in ended.err
 
 
 def test_a_no_writes_nothing(tmp_path: Path) -> None:
