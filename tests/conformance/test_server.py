@@ -99,15 +99,20 @@ def test_what_a_server_must_do(requirements: str, url: str, tmp_path: Path) -> N
         suite = foreign.conformance()
     except foreign.Missing as error:
         pytest.skip(f"the conformance suite is missing: {error}")
-    command = [*suite, "server", "--url", url, "--requirements", requirements, "-o", str(tmp_path)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS * 2)
-    found: dict[str, str] = {}
-    for file in sorted(tmp_path.glob("server-*/checks.json")):
-        for check in json.loads(file.read_text("utf-8")):
-            if check["status"] in ("FAILURE", "WARNING"):
-                found[check["id"]] = check.get("errorMessage", "")
     reasons = EXPECTED["server"][requirements]
     expected = {check for checks in reasons.values() for check in checks}
-    assert said.stdout.count("\n=== Running scenario: ") >= LEAST[requirements], said.stdout + said.stderr
+    command = [*suite, "server", "--url", url, "--requirements", requirements]
+    found = failing(command, tmp_path / "first", requirements)
+    if found.keys() - expected:  # some checks wait for half a second only, which a busy machine may need
+        again = failing(command, tmp_path / "again", requirements)
+        found = {check: why for check, why in again.items() if check in found}
     assert {check: found[check] for check in found.keys() - expected} == {}
     assert expected - found.keys() == set()
+
+
+def failing(command: list[str], out: Path, requirements: str) -> dict[str, str]:
+    """Which checks fail or warn, and why."""
+    said = subprocess.run([*command, "-o", str(out)], capture_output=True, text=True, timeout=SECONDS * 4)
+    assert said.stdout.count("\n=== Running scenario: ") >= LEAST[requirements], said.stdout + said.stderr
+    checks = [check for file in out.glob("server-*/checks.json") for check in json.loads(file.read_text("utf-8"))]
+    return {check["id"]: check.get("errorMessage", "") for check in checks if check["status"] in ("FAILURE", "WARNING")}
