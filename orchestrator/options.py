@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cards import Cards, load_cards
 from orchestrator.config import Ask, Settings, bundled_folder, hide_secrets, home, load_settings
+from orchestrator.config.folders import MCP_FILES, SETTINGS_FILE
 from orchestrator.models.base import Model
 
 if TYPE_CHECKING:
@@ -60,9 +61,20 @@ class Options:
     def load_cards(self) -> Cards:
         if self.cards is not None:
             return self.cards
-        own, bundled = self.folder / AGENTS_FOLDER, bundled_folder("agents")
-        named = self.agents or (own if own.is_dir() and own != bundled else None)
-        return load_cards([*([(named, "user")] if named is not None else []), (bundled, "bundled")])
+        named, bundled = self.card_folders()
+        optional = self.agents is None  # a workspace need not have any, and may be a checkout of ours
+        if optional and (named == bundled or not named.is_dir()):
+            return load_cards([(bundled, "bundled")])
+        return load_cards([(named, "user"), (bundled, "bundled")])
+
+    def card_folders(self) -> tuple[Path, Path]:
+        """Where cards are looked for: the user's, and those that come with the package."""
+        return self.agents or self.folder / AGENTS_FOLDER, bundled_folder("agents")
+
+    def setting_files(self) -> Sequence[Path]:
+        """Where settings are looked for; not all of these files need be there."""
+        found = self.mcp_configs or [self.folder / name for name in MCP_FILES]
+        return [self.config or self.folder / SETTINGS_FILE, *found]
 
     def project(self, settings: Settings) -> str | None:
         """Whose notes are seen, by the folder that runs work in; None is all folders."""

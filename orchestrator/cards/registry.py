@@ -30,8 +30,9 @@ class Cards:
     """
 
     def __init__(self, files: Iterable[CardFile]) -> None:
+        self._read = tuple(files)
         same: dict[str, list[CardFile]] = {}
-        for file in files:
+        for file in self._read:
             same.setdefault(tool_name(file.name), []).append(file)
         chosen = [file for rivals in same.values() for file in _chosen(rivals)]
         self._files: dict[Path, CardFile] = {file.file: file for file in chosen}
@@ -48,6 +49,22 @@ class Cards:
     def of(cls, cards: Iterable[AgentCard]) -> "Cards":
         """Cards that were made in code rather than read from files."""
         return cls(CardFile(file=card.file or Path(f"<{card.name}>"), source=card.source, card=card) for card in cards)
+
+    def or_as_in(self, earlier: "Cards") -> "Cards":
+        """These cards, but each wrong one as it was in `earlier`, or left out where it was wrong there as well.
+
+        A card counts as wrong with the agents that it names, so that taking one back may take back those that name it.
+        """
+        before = {file.file: file for file in earlier._read if file.file not in earlier.errors}
+        now, cards = {file.file: file for file in self._read}, self
+        while cards.errors:
+            for path in cards.errors:
+                if before.get(path, now[path]) == now[path]:
+                    del now[path]
+                else:
+                    now[path] = before[path]
+            cards = Cards(now.values())
+        return cards
 
     @property
     def files(self) -> Sequence[CardFile]:

@@ -19,7 +19,9 @@ from orchestrator.cli.progress import one_line, say
 from orchestrator.cli.running import Watch, options, report, run_options, watching
 from orchestrator.config.names import did_you_mean
 from orchestrator.errors import ConfigurationError, OrchestratorError
+from orchestrator.files import Files
 from orchestrator.memory.conversation import earlier
+from orchestrator.options import Options
 from orchestrator.orchestrator import Orchestrator
 
 if TYPE_CHECKING:
@@ -44,25 +46,25 @@ Drive = Callable[[Orchestrator, "RunOptions", Watch], Awaitable["RunResult"]]
 async def chat(arguments: Namespace) -> int:
     """Reads lines until they end. Cards and servers that were changed meanwhile count from the next turn on."""
     with anyio.CancelScope() as scope:  # around the files: what is opened anew must be the last that was opened
-        async with Files(arguments) as files:
+        async with Opened(arguments) as opened:
             said = lines(PROMPT)
             if said.terminal and not arguments.quiet:
                 say(f"orchestrator chat with {arguments.agent}: /help says what can be typed, Ctrl-D ends")
-            talk = Conversation(arguments, files, said, scope.cancel)
+            talk = Conversation(arguments, opened, said, scope.cancel)
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.interrupt)
             return await talk.hold()
     return INTERRUPTED
 
 
-class Files:
+class Opened:
     """An open orchestrator, and another one as soon as its files say something else."""
 
     def __init__(self, arguments: Namespace) -> None:
-        self._arguments = arguments
-        self._told = ""
-        self.orchestrator = self._read()
+        self._agent = arguments.agent
+        self._files = Files(options(arguments), _kept)
+        self.orchestrator = self._make(self._files.options)
 
-    async def __aenter__(self) -> "Files":
+    async def __aenter__(self) -> "Opened":
         await self.orchestrator.__aenter__()
         return self
 
@@ -71,32 +73,22 @@ class Files:
 
     async def look(self) -> None:
         """Takes in what was changed since; where that is wrong, it is told once, and all stays as it was."""
-        now = self.orchestrator
-        try:
-            read = self._read()
-        except ConfigurationError as error:
-            if str(error) != self._told:
-                _tell(error)
-                say("going on with the files as they were")
-            self._told = str(error)
+        if not self._files.touched or (made := self._files.look(self._make)) is None:
             return
-        self._told = ""
-        if (read.settings, read.cards.files) == (now.settings, now.cards.files):
-            return
-        await now.__aexit__(None, None, None)
-        self.orchestrator = read
-        await read.__aenter__()
+        await self.orchestrator.__aexit__(None, None, None)
+        self.orchestrator = made
+        await made.__aenter__()
 
-    def _read(self) -> Orchestrator:
-        return Orchestrator(options(self._arguments), agent=self._arguments.agent)
+    def _make(self, options: Options) -> Orchestrator:
+        return Orchestrator(options, agent=self._agent)
 
 
 class Conversation:
     """What was said, run by run, and what is said next."""
 
-    def __init__(self, arguments: Namespace, files: Files, said: Lines, end: Callable[[], None]) -> None:
+    def __init__(self, arguments: Namespace, opened: Opened, said: Lines, end: Callable[[], None]) -> None:
         self._arguments = arguments
-        self._files = files
+        self._opened = opened
         self._lines = said
         self._end = end
         self._asked: dict[str, str] = {}
@@ -123,13 +115,13 @@ class Conversation:
         self._interrupted = True
         if self._turn is None:
             self._end()
-        elif not self._files.orchestrator.park():
+        elif not self._opened.orchestrator.park():
             self._turn.cancel()  # nothing runs yet
 
     def _park_and_end(self) -> bool:
         """SIGTERM: what runs is parked, and no further turn follows."""
         self._ended = True
-        return self._turn is not None and self._files.orchestrator.park()
+        return self._turn is not None and self._opened.orchestrator.park()
 
     async def _take(self, line: str) -> None:
         command = _COMMAND.match(line)
@@ -148,10 +140,10 @@ class Conversation:
             case "/help":
                 print("\n".join(f"{name:9} {words}" for name, words in COMMANDS.items()))
             case "/agents":
-                await self._files.look()
+                await self._opened.look()
                 self._agents()
             case "/tools":
-                await self._files.look()
+                await self._opened.look()
                 await self._tools()
             case "/cost":
                 self._cost()
@@ -166,10 +158,10 @@ class Conversation:
 
     async def _run(self, task: str, drive: Drive) -> None:
         """One turn; what is parked in it stays for `/resume`."""
-        await self._files.look()
+        await self._opened.look()
         with anyio.CancelScope() as self._turn:
             try:
-                orchestrator = self._files.orchestrator
+                orchestrator = self._opened.orchestrator
                 with watching(self._arguments) as (watch, progress):
                     result = await drive(orchestrator, run_options(self._arguments, progress), watch)
                     progress.close()
@@ -193,12 +185,12 @@ class Conversation:
         await self._run(self._asked[run], lambda o, how, see: o.resume(run, options=how, on_event=see))
 
     def _agents(self) -> None:
-        for card in self._files.orchestrator.cards.cards.values():
+        for card in self._opened.orchestrator.cards.cards.values():
             mark = "*" if card.name == self._arguments.agent else " "
             print(f"{mark} {card.name}  {one_line(card.description)}")
 
     async def _tools(self) -> None:
-        orchestrator = self._files.orchestrator
+        orchestrator = self._opened.orchestrator
         await orchestrator.check(self._arguments.agent)
         team = orchestrator.team
         offers = team.toolset.offers(team.servers_below(orchestrator.cards.get(self._arguments.agent)))
@@ -225,7 +217,7 @@ class Conversation:
 
     def _names(self) -> list[str]:
         """What may be completed: commands, agents, tools that are known by now, and this conversation's runs."""
-        orchestrator = self._files.orchestrator
+        orchestrator = self._opened.orchestrator
         tools = [offer.name for offer in orchestrator.team.toolset.offers()] if self._lines.terminal else []
         return sorted([*COMMANDS, *orchestrator.cards.cards, *tools, *self._results])
 
@@ -234,6 +226,11 @@ def _told(result: "RunResult") -> str:
     """What came of a run, as later ones read it."""
     status = "" if result.status == "finished" else f"[{result.status}: {result.stop_reason}] "
     return f"{status}{result.answer}"
+
+
+def _kept(error: ConfigurationError) -> None:
+    _tell(error)
+    say("going on with the files as they were")
 
 
 def _tell(error: OrchestratorError) -> None:

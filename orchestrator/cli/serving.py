@@ -13,7 +13,7 @@ from orchestrator.cli.running import options
 async def serve(arguments: Namespace) -> int:
     if arguments.new_token is not None:
         return _new_token(arguments.new_token)
-    from orchestrator.serving.agents import offering  # noqa: PLC0415 - imports the MCP package
+    from orchestrator.serving.opening import offering  # noqa: PLC0415 - imports the MCP package
     from orchestrator.serving.stdio import serve_stdio  # noqa: PLC0415
     from orchestrator.serving.web import serve_http  # noqa: PLC0415
 
@@ -22,7 +22,7 @@ async def serve(arguments: Namespace) -> int:
         async with offering(options(arguments), arguments.only, say) as serving:
             flags = {name: getattr(arguments, name) for name in ("host", "port")}
             given = {name: value for name, value in flags.items() if value is not None}
-            settings = serving.settings.model_copy(update=given)
+            settings = serving.settings.serve.model_copy(update=given)
             if arguments.stdio:
                 await serve_stdio(serving, settings, stop)
             else:

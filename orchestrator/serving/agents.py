@@ -1,38 +1,39 @@
 """The MCP server for callers from outside: agents as its tools, in both eras of the protocol."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from mcp.server.lowlevel import Server
+from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
     ListToolsResult,
+    NotificationParams,
     PaginatedRequestParams,
     ServerCapabilities,
     TextContent,
     Tool,
     ToolAnnotations,
+    ToolsCapability,
 )
 
 from orchestrator import __version__
 from orchestrator.cards import AgentCard
-from orchestrator.config import ServeSettings
-from orchestrator.errors import ConfigurationError, OrchestratorError, UnknownRun
+from orchestrator.config import Settings
+from orchestrator.errors import OrchestratorError, UnknownRun
 from orchestrator.masking import mask
-from orchestrator.options import Options
-from orchestrator.orchestrator import Orchestrator
 from orchestrator.runtime import wire
 from orchestrator.runtime.delegation import DEFAULT_INPUT, task_text
 from orchestrator.serving.calls import RUN_RESULT, Call, Calls, Context, Reply, unsettled
+from orchestrator.serving.editions import Editions
 from orchestrator.serving.guests import Guest, current_guest
 from orchestrator.serving.offered import Offered
 from orchestrator.serving.request import key_of, options_of
-from orchestrator.serving.runs import Order, Runs, running
+from orchestrator.serving.runs import Order, Runs
 from orchestrator.serving.sealed import Seals
 from orchestrator.tools.arguments import ArgumentSchema, InvalidArguments
 
@@ -56,12 +57,22 @@ COLLECT = Tool(
 class Serving:
     """Agents as an open server has them. `settings` are those of `[serve]`."""
 
-    def __init__(self, orchestrator: Orchestrator, runs: Runs, names: Sequence[str]) -> None:
-        self.orchestrator = orchestrator
+    def __init__(self, editions: Editions, runs: Runs, store: Path) -> None:
+        self.editions = editions
+        self.journal = editions.journal
         self.runs = runs
-        self.settings: ServeSettings = orchestrator.settings.serve
-        self.offered = Offered(orchestrator, names)
-        self._calls = Calls(runs, orchestrator.journal, Seals(orchestrator.options.store()))
+        self.listening = ListenHandler(editions.listeners)
+        self._calls = Calls(runs, editions.journal, Seals(store))
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now."""
+        return self.editions.now.orchestrator.settings
+
+    @property
+    def offered(self) -> Offered:
+        """The agents that are served now."""
+        return self.editions.now.offered
 
     def server(self) -> "AgentServer":
         """A server object, for one transport."""
@@ -69,14 +80,19 @@ class Serving:
 
     async def drain(self) -> None:
         """Takes no more calls, waits for those under way within the grace time, and parks what is left."""
-        await self.runs.drain(self.settings.grace)
+        self.listening.close()
+        await self.runs.drain(self.settings.serve.grace)
 
     async def tools(self) -> list[Tool]:
-        return [*await self.offered.tools(current_guest()), COLLECT]
+        await self.editions.look()
+        offered = self.offered
+        with self.editions.used():  # it is the same one
+            return [*await offered.tools(current_guest()), COLLECT]
 
     async def call(self, ctx: Context, params: CallToolRequestParams) -> Reply:
         """Answers a call. What the caller can mend, and what went wrong, is an error result that says so."""
         guest = current_guest()
+        await self.editions.look()
         try:
             if params.name == RUN_RESULT:
                 return await self._collect(ctx, params, guest)
@@ -109,14 +125,14 @@ class Serving:
     async def _card_of(self, run: str, guest: Guest) -> AgentCard:
         """The card of a run of this caller; what is of others is not there for them. Raises `UnknownRun`."""
         state = (await self.runs.states(run))[run]
-        card = self.offered.card(self.orchestrator.cards.get(state.run.agent).tool_name, guest)
+        card = self.offered.card(self.editions.now.orchestrator.cards.get(state.run.agent).tool_name, guest)
         if card is None or state.run.by != guest.name:
             raise UnknownRun(f"there is no run {run!r}")
         return card
 
     @property
     def _patience(self) -> float:
-        return self.settings.answer_within or float("inf")
+        return self.settings.serve.answer_within or float("inf")
 
 
 class AgentServer(Server[Any]):
@@ -127,35 +143,19 @@ class AgentServer(Server[Any]):
             del ctx, params
             return ListToolsResult(tools=await serving.tools())
 
-        super().__init__("orchestrator", version=__version__, on_list_tools=list_tools, on_call_tool=serving.call)
+        super().__init__(
+            "orchestrator",
+            version=__version__,
+            on_list_tools=list_tools,
+            on_call_tool=serving.call,
+            on_subscriptions_listen=serving.listening,
+        )
+        self.add_notification_handler(
+            "notifications/initialized", NotificationParams, serving.editions.listeners.session
+        )
         self.middleware.clear()  # spans: a run's own stand right below the caller's
 
     def get_capabilities(self, *args: Any, **more: Any) -> ServerCapabilities:
         found = super().get_capabilities(*args, **more)
-        return found.model_copy(update={"experimental": {**(found.experimental or {}), **wire.ORCHESTRATOR}})
-
-
-@asynccontextmanager
-async def offering(options: Options, only: Sequence[str], say: Callable[[str], None]) -> AsyncGenerator[Serving]:
-    """Opens an orchestrator and serves its agents: those named, or all whose cards are right.
-
-    Raises:
-        ConfigurationError: a named agent is not there or wrong, or no agent is right.
-    """
-    cards = options.load_cards()
-    names = [cards.get(name).name for name in only] or list(cards.cards)
-    right: list[str] = []
-    for name in names:
-        try:
-            cards.reachable(name)
-            right.append(name)
-        except ConfigurationError:
-            if only:
-                raise
-    if not right:
-        raise ConfigurationError(*(problem for error in cards.errors.values() for problem in error.problems))
-    for error in cards.errors.values() if not only else ():
-        say(f"not served: {error}")
-    opened = Orchestrator(replace(options, cards=cards), agent=right[0], also=right[1:])
-    async with opened as orchestrator, running(orchestrator) as runs:
-        yield Serving(orchestrator, runs, right)
+        ours = {**(found.experimental or {}), **wire.ORCHESTRATOR}
+        return found.model_copy(update={"experimental": ours, "tools": ToolsCapability(list_changed=True)})

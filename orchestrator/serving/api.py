@@ -92,7 +92,7 @@ class Api:
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
         self._runs = serving.runs
-        self._journal = serving.orchestrator.journal
+        self._journal = serving.journal
 
     def routes(self) -> list[Route]:
         table: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [

@@ -4,6 +4,8 @@ In this order: is the server called by a name of its own, and from a page that m
 is the body small and quick enough. Nothing of a body is read before its sender is known.
 """
 
+import logging
+from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -22,6 +24,8 @@ from orchestrator.serving.problems import problem
 from orchestrator.serving.tokens import Tokens
 from orchestrator.serving.traffic import TooLarge, Traffic, read_body
 
+logger = logging.getLogger(__name__)
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 OPEN = ("/healthz", "/readyz")
 """Told to anyone: they say nothing about anyone."""
@@ -32,22 +36,39 @@ METADATA = "/.well-known/"
 class Door:
     """ASGI middleware around all that is served."""
 
-    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
-        """Raises `ConfigurationError` where anyone could come in from another machine."""
+    def __init__(self, app: ASGIApp, settings: ServeSettings, look: Callable[[], Awaitable[None]]) -> None:
+        """`look` is awaited before anyone is let in: it may call `take`.
+
+        Raises:
+            ConfigurationError: anyone could come in from another machine.
+        """
         self._app = app
-        self._settings = settings.traffic
-        self._tokens = Tokens(settings.tokens)
+        self._look = look
+        self._host = settings.host
         self._issuer = Issuer(settings.oauth) if settings.oauth is not None else None
-        self._traffic = Traffic(settings.traffic.per_minute, settings.traffic.at_once)
-        self._hosts = {*LOOPBACK, settings.host, *settings.traffic.hosts}
+        self._traffic = Traffic(settings.traffic)
+        self.take(settings)
+
+    def take(self, settings: ServeSettings) -> None:
+        """Who may come in from now on, and how much they may send. Where this listens and whose issuer counts stays.
+
+        Raises:
+            ConfigurationError: anyone could come in from another machine, or a token cannot be used.
+        """
+        tokens = Tokens(settings.tokens)
+        if self._host not in LOOPBACK and not tokens and self._issuer is None:
+            raise ConfigurationError(
+                f"serve: {self._host} can be reached from other machines, and no token is configured. Make one with "
+                f"`orchestrator serve --new-token NAME`, set [serve.oauth], or listen on 127.0.0.1"
+            )
+        if settings.oauth != (self._issuer.settings if self._issuer is not None else None):
+            logger.warning("what [serve.oauth] says now counts when the server is started again")
+        self._tokens = tokens
+        self._traffic.settings = self._settings = settings.traffic
+        self._hosts = {*LOOPBACK, self._host, *settings.traffic.hosts}
         self._origins = set(settings.traffic.origins)
         if self._issuer is not None:
             self._hosts.add(urlsplit(self._issuer.settings.resource).hostname or "")
-        if settings.host not in LOOPBACK and not self._guarded:
-            raise ConfigurationError(
-                f"serve: {settings.host} can be reached from other machines, and no token is configured. Make one with "
-                f"`orchestrator serve --new-token NAME`, set [serve.oauth], or listen on 127.0.0.1"
-            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,6 +78,7 @@ class Door:
             return await refused(scope, receive, send)
         if scope["path"] in OPEN or scope["path"].startswith(METADATA):
             return await self._app(scope, receive, send)
+        await self._look()
         caller = peer = str((scope.get("client") or ("", 0))[0])
         found: Guest | Response | None = None
         if self._guarded:

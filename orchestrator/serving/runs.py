@@ -20,6 +20,7 @@ from orchestrator.orchestrator import Orchestrator
 from orchestrator.runtime.result import pending, status_of
 from orchestrator.runtime.runstate import RunState
 from orchestrator.runtime.sittings import RunOptions, cancel_run, history
+from orchestrator.serving.editions import Editions
 from orchestrator.tasks import background
 
 Watch = Callable[[PublicEvent], None]
@@ -71,6 +72,7 @@ class Live:
     keyed: bool = False
     detached: bool = False
     callers: int = 0
+    orchestrator: Orchestrator | None = None
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: anyio.Event = field(default_factory=anyio.Event)
     error: Exception | None = None
@@ -89,6 +91,10 @@ class Live:
         for watch in tuple(self._watches):
             watch(event)
 
+    def park(self) -> bool:
+        """Ends the driving of it, so that it can be resumed. False: it has not begun."""
+        return self.orchestrator is not None and self.orchestrator.park(self.run)
+
     async def wait(self) -> None:
         """Until it has ended or parked. Raises what kept it from being run at all."""
         await self.ended.wait()
@@ -99,8 +105,9 @@ class Live:
 class Runs:
     """All runs of a server."""
 
-    def __init__(self, orchestrator: Orchestrator, group: anyio.abc.TaskGroup) -> None:
-        self._orchestrator = orchestrator
+    def __init__(self, editions: Editions, group: anyio.abc.TaskGroup) -> None:
+        self._editions = editions
+        self._journal = editions.journal
         self._group = group
         self._live: dict[str, Live] = {}
         self._stopping = False
@@ -134,7 +141,7 @@ class Runs:
 
     async def states(self, run: str) -> dict[str, RunState]:
         """A run and all below it as they stand. Raises `UnknownRun`."""
-        return await history(self._orchestrator.journal, run)
+        return await history(self._journal, run)
 
     async def leave(self, live: Live) -> None:
         """A caller will wait no more. The last one ends the run, down to the deepest agent.
@@ -143,7 +150,7 @@ class Runs:
         """
         if live.callers or live.detached or live.ended.is_set():
             return
-        if not (live.keyed and self._orchestrator.park(live.run)):
+        if not (live.keyed and live.park()):
             live.scope.cancel()
         await live.ended.wait()
 
@@ -157,7 +164,7 @@ class Runs:
         if (live := self._live.get(run)) is not None:
             live.scope.cancel()
             await live.ended.wait()
-        await cancel_run(self._orchestrator.journal, run)
+        await cancel_run(self._journal, run)
 
     async def drain(self, grace: float) -> None:
         """Takes no more runs, gives those under way `grace` seconds, and parks the rest."""
@@ -165,7 +172,7 @@ class Runs:
         with anyio.move_on_after(grace):
             await self._all_ended()
         for live in tuple(self._live.values()):
-            if not self._orchestrator.park(live.run):
+            if not live.park():
                 live.scope.cancel()  # it has not begun
         await self._all_ended()
 
@@ -185,12 +192,12 @@ class Runs:
 
     async def _drive(self, live: Live, order: Order | None) -> None:
         try:
-            with live.scope:
+            with live.scope, self._editions.used() as live.orchestrator:
                 if order is not None and not (order.key and await self._known(live.run, order)):
                     options = replace(order.options, run=live.run)
-                    await self._orchestrator.run(order.task, agent=order.agent, options=options, on_event=live.tell)
+                    await live.orchestrator.run(order.task, agent=order.agent, options=options, on_event=live.tell)
                 elif order is None or not await self._rests(live.run):
-                    await self._orchestrator.resume(live.run, on_event=live.tell)
+                    await live.orchestrator.resume(live.run, on_event=live.tell)
         except Exception as error:  # noqa: BLE001 - it is raised where somebody waits for the run
             live.error = error
         finally:
@@ -215,10 +222,10 @@ class Runs:
 
 
 @asynccontextmanager
-async def running(orchestrator: Orchestrator) -> AsyncGenerator[Runs]:
-    """Runs on an open orchestrator. Leaving parks what still runs, unless `drain` was called before."""
+async def running(editions: Editions) -> AsyncGenerator[Runs]:
+    """Runs on what is served. Leaving parks what still runs, unless `drain` was called before."""
     async with background() as group:
-        runs = Runs(orchestrator, group)
+        runs = Runs(editions, group)
         try:
             yield runs
         finally:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import anyio
 from starlette.types import Message, Receive
 
+from orchestrator.config import TrafficSettings
+
 CALLERS = 10_000
 """Callers that are remembered; the one that was away longest is forgotten first."""
 
@@ -22,24 +24,24 @@ class _Caller:
 class Traffic:
     """A bucket of requests for each caller: full at first, it fills again at `per_minute`."""
 
-    def __init__(self, per_minute: int, at_once: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_minute = per_minute
-        self._at_once = at_once
+    def __init__(self, settings: TrafficSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings = settings
         self._clock = clock
         self._callers: OrderedDict[str, _Caller] = OrderedDict()
 
     def enter(self, caller: str) -> int:
         """Counts a request that begins; `leave` must follow. Where it is one too many, seconds to wait instead."""
         now = self._clock()
-        known = self._callers.setdefault(caller, _Caller(self._per_minute, now))
+        most = self.settings.per_minute
+        known = self._callers.setdefault(caller, _Caller(most, now))
         self._callers.move_to_end(caller)
         self._forget()
-        rate = self._per_minute / 60
-        known.allowance = min(self._per_minute, known.allowance + (now - known.at) * rate)
+        rate = most / 60
+        known.allowance = min(most, known.allowance + (now - known.at) * rate)
         known.at = now
         if known.allowance < 1:
             return 1 + int((1 - known.allowance) / rate)
-        if known.open >= self._at_once:
+        if known.open >= self.settings.at_once:
             return 1
         known.allowance -= 1
         known.open += 1

@@ -1,7 +1,8 @@
 """The HTTP server: MCP at `/mcp`, runs and approvals at `/api`, and whether it is well."""
 
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator
+import sys
+from collections.abc import AsyncGenerator, Callable, Collection, Generator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from orchestrator.config import ServeSettings
+from orchestrator.config import ServeSettings, Settings
 from orchestrator.errors import ConfigurationError
 from orchestrator.serving.agents import Serving
 from orchestrator.serving.api import Api
@@ -77,12 +78,10 @@ def application(serving: Serving, settings: ServeSettings) -> ASGIApp:
     Raises:
         ConfigurationError: anyone could come in from another machine, or a token names what is not there.
     """
-    _check_roles(serving, settings)
+    _check_roles(serving.settings.roles, settings)
     # The door has looked at Host and Origin, and at the size of the body, before the SDK does.
     open_door = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    inner = serving.server().streamable_http_app(
-        transport_security=open_door, max_request_body_size=settings.traffic.body
-    )
+    inner = serving.server().streamable_http_app(transport_security=open_door, max_request_body_size=sys.maxsize)
 
     extra: list[Any] = []
     if settings.oauth is not None:
@@ -101,7 +100,14 @@ def application(serving: Serving, settings: ServeSettings) -> ASGIApp:
         exception_handlers={HTTPException: _refused},
         lifespan=lifespan,
     )
-    return Door(app, settings)
+    door = Door(app, settings, serving.editions.look)
+
+    def take(changed: Settings) -> None:
+        _check_roles(changed.roles, changed.serve)
+        door.take(changed.serve)
+
+    serving.editions.checks.append(take)
+    return door
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -110,11 +116,10 @@ async def _refused(request: Request, error: Exception) -> Response:
     return problem(error.status_code, detail, error.headers)
 
 
-def _check_roles(serving: Serving, settings: ServeSettings) -> None:
+def _check_roles(known: Collection[str], settings: ServeSettings) -> None:
     named = {f"serve.tokens.{name}.role": token.role for name, token in settings.tokens.items()}
     if settings.oauth is not None:
         named |= {f"serve.oauth.roles.{scope}": role for scope, role in settings.oauth.roles.items()}
-    known = serving.orchestrator.settings.roles
     for where, role in named.items():
         if role is not None and role not in known:
             there = ", ".join(sorted(known)) or "none"

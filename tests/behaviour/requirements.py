@@ -59,7 +59,7 @@ REQUIREMENTS = (
     Requirement("E2", "teams", "A supervisor calls specialists as tools, in parallel and nested."),
     Requirement("E3", "teams", "Agents are served to other hosts over MCP.", pending=True),
     Requirement("E4", "teams", "An approval raised at any depth is asked once, at the top."),
-    Requirement("E5", "teams", "New cards and servers are picked up without a restart.", pending=True),
+    Requirement("E5", "teams", "New cards and servers are picked up without a restart."),
     Requirement("F1", "seeing", "A run is one trace over agents, processes and sittings, with its cost.", pending=True),
     Requirement("F2", "seeing", "Spans go to any OTLP collector, or to a local file without one."),
     Requirement("F3", "seeing", "Requests, calls, approvals and limits are audited."),

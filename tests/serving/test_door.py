@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from orchestrator.config import IssuerSettings, ServeSettings, TokenSettings
+from orchestrator.config import IssuerSettings, ServeSettings, TokenSettings, TrafficSettings
 from orchestrator.errors import ConfigurationError
 from orchestrator.serving.door import Door
 from orchestrator.serving.tokens import Tokens, new_token
@@ -180,12 +180,12 @@ def test_who_was_away_longest_is_forgotten_first_unless_a_request_is_open(monkey
 
 def test_requests_come_back_with_time() -> None:
     now = 0.0
-    traffic = Traffic(60, 2, lambda: now)
+    traffic = Traffic(TrafficSettings(per_minute=60, at_once=2), lambda: now)
 
     assert [traffic.enter("ann") for _ in range(3)] == [0, 0, 1]  # two at once
     traffic.leave("ann")
     assert traffic.enter("ann") == 0
-    few = Traffic(1, 5, lambda: now)
+    few = Traffic(TrafficSettings(per_minute=1, at_once=5), lambda: now)
     assert [few.enter("bob"), few.enter("bob"), few.enter("eve")] == [0, 61, 0]
     now = 60.0
     assert few.enter("bob") == 0
@@ -230,4 +230,6 @@ def test_a_token_may_stand_in_the_environment() -> None:
 def test_an_issuer_counts_as_somebody_who_is_asked_for() -> None:
     issuer = IssuerSettings(issuer="https://login.example", resource="https://agents.example/mcp")
 
-    Door(lambda *_: None, ServeSettings(host="0.0.0.0", oauth=issuer))  # type: ignore[arg-type] # not refused
+    async def nothing(*_: object) -> None: ...
+
+    Door(nothing, ServeSettings(host="0.0.0.0", oauth=issuer), nothing)  # not refused

@@ -4,7 +4,7 @@ Tools: look (read-only), put (idempotent), pay (no annotation, so it writes), dr
 (always an error), wait (read-only, answers after `ms` and notes how many of them are `inside`), slow (as wait, but
 reports progress on its way), hang (read-only, never answers; says so in the ledger, and again when it is cancelled). A
 hanging call also writes a line into the named pipe `<ledger>.bell`, where there is one, so that a test need not look
-for it again and again.
+for it again and again. Where there is a named pipe `<ledger>.gate`, it answers when somebody writes into that.
 """
 
 import json
@@ -61,7 +61,10 @@ class EffectsServer:
         self.inside -= 1
         if name == "hang":
             self.ring()
-            return
+            if not os.path.exists(self.ledger + ".gate"):
+                return
+            with open(self.ledger + ".gate") as gate:
+                gate.read()
         text = f"{name} {arguments.get('text', '')} done"
         self.send(request, result={"content": [{"type": "text", "text": text}], "isError": name == "fail"})
 
