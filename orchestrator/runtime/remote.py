@@ -2,13 +2,16 @@
 
 The agent is told its share and keeps to it. What it says that it used joins the totals of this tree. A call that is
 made again, after a park or a crash, has the key and the share of the first time, and what comes back is the total.
+Whoever goes away without a word may come again, so a run that is cancelled for good says so to those it has called.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+
+import anyio
 
 from orchestrator.events import Share
 from orchestrator.messages import Cost, Usage
@@ -16,13 +19,17 @@ from orchestrator.runtime import wire
 from orchestrator.runtime.calls import Ready
 from orchestrator.runtime.ledger import Amount, Grant, Ledger, Refusal, amount_of
 from orchestrator.runtime.recorder import Recorder
-from orchestrator.runtime.runstate import CallState, Reservation
-from orchestrator.tools.toolset import Reply
+from orchestrator.runtime.runstate import CallState, Reservation, RunState
+from orchestrator.tools.toolset import Offer, Reply, Toolset
 
 logger = logging.getLogger(__name__)
 
 DEEPEST = 3
 """Levels of agents below the top one."""
+
+
+TELL_WITHIN = 2.0
+"""Seconds for telling remote agents that nobody waits for them any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,3 +126,21 @@ class Remote:
 
     def _found(self, call: str) -> CallState:
         return next(each for each in self._recorder.state.calls if each.call.id == call)
+
+
+async def called_off(toolset: Toolset, states: Mapping[str, RunState]) -> None:
+    """Tells the remote agents that these runs have called and not heard of. Who cannot be reached in time parks."""
+
+    async def tell(run: str, call: CallState, offer: Offer) -> None:
+        meta = {wire.KEY: f"{run}/{call.call.id}", wire.CANCEL: True}
+        reply = await toolset.call(offer, dict(call.arguments or {}), timeout=TELL_WITHIN, meta=meta)
+        logger.debug("%s was told that its call was cancelled: %s", offer.name, reply.text)
+
+    with anyio.move_on_after(TELL_WITHIN):
+        async with anyio.create_task_group() as group:
+            for run, state in states.items():
+                for call in state.calls:
+                    if call.share is not None and call.phase != "answered" and call.arguments is not None:
+                        offer = toolset.get(call.call.name)
+                        if offer is not None and offer.remote:
+                            group.start_soon(tell, run, call, offer)

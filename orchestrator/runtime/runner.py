@@ -20,7 +20,7 @@ from orchestrator.runtime.offered import Offered, specs_of
 from orchestrator.runtime.pinning import pin, pin_words
 from orchestrator.runtime.plans import is_led
 from orchestrator.runtime.recorder import Recorder
-from orchestrator.runtime.remote import DEEPEST
+from orchestrator.runtime.remote import DEEPEST, called_off
 from orchestrator.runtime.requests import results
 from orchestrator.runtime.result import status_of, totals
 from orchestrator.runtime.runstate import RunState
@@ -29,6 +29,7 @@ from orchestrator.runtime.team import Kit, Team, digest
 from orchestrator.runtime.tree import Caller, Tree
 from orchestrator.runtime.who import os_user
 from orchestrator.tools.servers import leaf
+from orchestrator.tools.toolset import Toolset
 from orchestrator.tracing.logs import about
 from orchestrator.tracing.port import RunFacts, RunOutcome
 
@@ -117,7 +118,7 @@ class Runner:
                 recorder.note(RunResumed, fence=tree.claim.fence)
                 _tell_other_model(agent, recorder)
             with ledger.at_work():
-                await _drive(Loop(tree, agent, recorder, ledger), recorder, tree)
+                await _drive(Loop(tree, agent, recorder, ledger), recorder, tree, self._team.toolset)
             scope.settle(outcome_of(launch.run, tree.states))
         return recorder.state
 
@@ -202,7 +203,7 @@ def _tell_other_model(agent: Agent, recorder: Recorder) -> None:
         now.tally.recall(state.weights)
 
 
-async def _drive(loop: Loop, recorder: Recorder, tree: Tree) -> None:
+async def _drive(loop: Loop, recorder: Recorder, tree: Tree, toolset: Toolset) -> None:
     """Drives a run to its end. A cancelled one says so in its journal before the cancellation goes on.
 
     Whatever ends the driving, what happened until then is written. An error ends no run: it can be resumed, and so can
@@ -218,6 +219,7 @@ async def _drive(loop: Loop, recorder: Recorder, tree: Tree) -> None:
             await recorder.save()
             if not tree.parking and recorder.state.run.parent is None:
                 await _cancel(tree)
+                await called_off(toolset, tree.states)
         raise
     except ExceptionGroup as group:
         error = leaf(group)

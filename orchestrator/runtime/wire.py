@@ -18,6 +18,9 @@ LIMITS = "orchestrator/limits"
 """What the callee's whole tree may use: `tokens`, `cost` (US dollars), `seconds`, `depth` (levels of agents that may
 stand below the caller, the callee being the first); what is absent has no limit."""
 
+CANCEL = "orchestrator/cancel"
+"""True beside a key: the caller was cancelled and will not come again, so the run of that key is to end for good."""
+
 SPENT = "orchestrator/spent"
 
 RUN = "orchestrator/run"

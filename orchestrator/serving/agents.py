@@ -110,7 +110,10 @@ class Serving:
         order = Order(agent=card.name, task=task_text(card, arguments), options=options_of(meta, guest), key=key)
         # Another orchestrator waits as long as its own limits say.
         patience = float("inf") if key and wire.LIMITS in meta else self._patience
-        return await self._calls.make(Call(ctx=ctx, guest=guest, card=card, patience=patience, order=order), params)
+        call = Call(ctx=ctx, guest=guest, card=card, patience=patience, order=order)
+        if key and meta.get(wire.CANCEL) is True:
+            return await self._calls.call_off(call)
+        return await self._calls.make(call, params)
 
     async def _collect(self, ctx: Context, params: CallToolRequestParams, guest: Guest) -> Reply:
         arguments = ArgumentSchema(COLLECT.input_schema).check(params.arguments or {})

@@ -77,6 +77,12 @@ class Calls:
         run, dismissed = await self._decide(call, call.order, params)
         return await self._follow(call, self._runs.go_on(run, call.guest.name), dismissed)
 
+    async def call_off(self, call: Call) -> Reply:
+        """Ends the run of a call's key for good, and all below it. Raises `UnknownRun` where none was begun."""
+        assert call.order is not None
+        await self._runs.cancel(call.order.run)
+        return await self._settle(call, call.order.run, frozenset())
+
     async def collect(self, call: Call, run: str) -> Reply:
         """What became of a run that was begun by an earlier call."""
         live = self._runs.live(run)

@@ -25,6 +25,9 @@ from orchestrator.tasks import background
 
 Watch = Callable[[PublicEvent], None]
 
+LAST_WORD = 1.0
+"""Seconds that a run goes on when its caller has left without saying whether it comes again."""
+
 
 class Stopping(OrchestratorError):
     """The server is about to end and takes no more calls."""
@@ -146,8 +149,12 @@ class Runs:
     async def leave(self, live: Live) -> None:
         """A caller will wait no more. The last one ends the run, down to the deepest agent.
 
-        One that has a key may come again: its run is parked, and goes on then.
+        One that has a key may come again: its run is parked, and goes on then. If it was cancelled it says so by its
+        key in a moment, which `cancel` is for.
         """
+        if live.keyed:
+            with anyio.move_on_after(LAST_WORD):
+                await live.ended.wait()
         if live.callers or live.detached or live.ended.is_set():
             return
         if not (live.keyed and live.park()):

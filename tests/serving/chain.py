@@ -17,6 +17,7 @@ from tests.support.command import (
     plain,
     record,
     servers,
+    start,
     write_cards,
 )
 from tests.support.runs import ledger_lines
@@ -72,6 +73,9 @@ class Office:
 
     def command(self, *words: object) -> Ended:
         return orchestrator(*words, folder=self.folder, env=self.env)
+
+    def begin(self, *words: object) -> subprocess.Popen[str]:
+        return start(*words, folder=self.folder, env=self.env)
 
     def start(self) -> None:
         """Serves over HTTP; returns when it says that it listens."""

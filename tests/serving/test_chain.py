@@ -1,13 +1,17 @@
 """Orchestrators that call each other's agents, as real processes: one budget, one trace, one sum."""
 
+import os
+import select
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.serving.chain import TOKENS, Office, serving
-from tests.support.command import call
+from tests.support.command import call, end, read_pipe, record
+from tests.support.processes import give
 from tests.tracing.receiver import http_receiver
 
 CALLS_LEAF = call("inner__leaf", task="pay")
@@ -91,3 +95,44 @@ def test_a_tree_over_three_processes_adds_up(tmp_path: Path) -> None:
     assert usage["input_tokens"] + usage["output_tokens"] == 6 * TOKENS
     assert (usage["model_calls"], usage["tool_calls"]) == (6, 3)
     del middle
+
+
+def statuses(office: Office) -> list[str]:
+    return [row["status"] for row in office.command("runs", "--json").json]
+
+
+@pytest.mark.requirement("E3", "H1")
+@pytest.mark.parametrize("pipe", [False, True])
+@pytest.mark.parametrize("leave", ["cancelled", "parked", "killed"])
+def test_what_is_cancelled_for_good_ends_three_processes_down(tmp_path: Path, leave: str, pipe: bool) -> None:
+    """And what only parks or dies leaves runs that are found again by the same calls."""
+    top, middle, inner = chain(tmp_path, pipe=pipe)
+    hang = {"agent": "leaf", "text": "I hang.", "calls": [call("fx__hang", text="5")]}
+    record(inner.folder / "model.jsonl", hang, {"agent": "leaf", "text": "It goes on."})
+    bell = inner.folder / "ledger.bell"
+    os.mkfifo(bell)
+    with serving(inner, top) if pipe else serving(inner, middle, top):
+        with httpx2.Client(base_url=f"http://127.0.0.1:{top.port}", timeout=60) as client:
+            run = client.post("/api/runs", json={"agent": "top", "input": {"task": "go"}}).json()["run_id"]
+            read_pipe(bell)
+            if leave == "cancelled":
+                assert client.post(f"/api/runs/{run}/cancel").json()["status"] == "cancelled"
+        if leave == "killed":
+            top.kill()
+        elif leave == "parked":
+            top.end()
+        while inner.effects != ["hang", "cancelled"]:
+            select.select([], [], [], 0.1)
+    offices = (top, middle, inner)
+    if leave == "cancelled":
+        assert [statuses(office) for office in offices] == [["cancelled"]] * 3
+        return
+    assert [statuses(office) for office in offices[1:]] == [["parked"]] * 2
+    bell.unlink()
+    os.mkfifo(inner.folder / "ledger.gate")
+    with serving(inner) if pipe else serving(inner, middle):
+        resumed = top.begin("resume", run, "--json")
+        give(inner.folder / "ledger.gate")
+        ended = end(resumed)
+    assert ended.code == 0, ended.err
+    assert [statuses(office) for office in offices] == [["finished"]] * 3

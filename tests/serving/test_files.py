@@ -12,6 +12,7 @@ import pytest
 from mcp.client import Client
 from mcp_types import ToolListChangedNotification
 
+from orchestrator.config import bundled_servers
 from tests.serving.served import ERAS, WAYS, House, bell, rung, served, text
 from tests.serving.site import caller, open_site, tables
 from tests.support.command import EFFECTS, call, end, plain, servers, wait_for_end, write_cards
