@@ -94,6 +94,7 @@ bench: $(STAMP)
 	$(BENCH) measure --repeats $(REPEATS) --out bench/results.json
 	$(BENCH) table bench/results.json
 	$(BIN)/python bench/gateway.py
+	$(BIN)/python bench/serving.py
 
 docs: $(STAMP)
 	$(BIN)/pytest tests/house/test_docs.py tests/house/test_readme.py $(ARGS)

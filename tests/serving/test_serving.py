@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.serving.served import WAYS, House, bell, rung, served, text
+from tests.serving.served import ERAS, WAYS, House, bell, rung, served, text
 from tests.support.command import call
 
 pytestmark = pytest.mark.requirement("E3")
@@ -133,3 +133,25 @@ def test_a_caller_that_leaves_ends_the_deepest_call(tmp_path: Path, way: str, er
     os.close(pipe)
     assert house.effects == ["hang", "cancelled"]
     assert house.statuses == ["cancelled"]  # and not parked, as what runs when the server stops
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_many_calls_at_once_are_all_answered_each_by_its_own_run(tmp_path: Path, era: str) -> None:
+    steps = [{"calls": [call("fx__look", text=str(step))]} for step in range(5)]
+    house = House.build(tmp_path, {"lone": "tools: [fx__look]"}, *steps, {"text": "done"})
+    results: list[Any] = []
+
+    async def main() -> None:
+        async with served(house, "http", era) as client, anyio.create_task_group() as group:
+
+            async def ask() -> None:
+                results.append(await client.call_tool("lone", {"task": "x"}))
+
+            for _ in range(20):
+                group.start_soon(ask)
+
+    anyio.run(main)
+    assert [text(result) for result in results] == ["done"] * 20
+    assert len({result.meta["orchestrator/spent"]["run"] for result in results}) == 20
+    assert len(house.effects) == 100
+    assert house.statuses == ["finished"] * 20
