@@ -49,7 +49,7 @@ class _Uvicorn(uvicorn.Server):
 
 def routes(serving: Serving) -> list[Route]:
     """Everything but MCP."""
-    readiness = Readiness(serving.runs, serving.orchestrator.journal)
+    readiness = Readiness(serving.runs, serving.journal)
 
     async def alive(request: Request) -> Response:
         del request
