@@ -1,8 +1,9 @@
 """Agents and servers as files, while they are served (E5): what becomes of the files becomes of the tools."""
 
+import itertools
 import os
 import select
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,20 @@ class Ears:
             yield client
             group.cancel_scope.cancel()
 
-    async def heard(self) -> None:
+    async def heard(self, client: Client, expected: list[str]) -> None:
+        """Until it is told of a change after which the list is this one."""
         await self._heard.receive()
+        while await names(client) != expected:
+            await self._heard.receive()
+
+    async def first(self, change: Callable[[int], None]) -> None:
+        """Makes a change, and another one where nothing is heard: a session's stream may not have been open yet."""
+        for number in itertools.count(1):
+            change(number)
+            with anyio.move_on_after(5):
+                await self._heard.receive()
+                self._send.send_nowait(None)
+                return
 
     async def _message(self, message: Any) -> None:
         if self._era == "2025-11-25" and isinstance(message, ToolListChangedNotification):
@@ -83,18 +96,15 @@ def test_agents_come_and_go_with_their_cards(tmp_path: Path, way: str, era: str)
             assert client.server_capabilities.tools is not None
             assert client.server_capabilities.tools.list_changed
             assert await names(client) == ["lone"]
-            card(tmp_path, "more", "tools: []")
-            await ears.heard()
-            assert await names(client) == ["lone", "more"]
+            await ears.first(lambda number: card(tmp_path, "more", f"tools: []\nlimits: {{steps: {number}}}"))
+            await ears.heard(client, ["lone", "more"])
             assert text(await client.call_tool("more", TASK)) == "another"
             card(tmp_path, "more", "tols: []")
             card(tmp_path, "reader", "tools: [fx__look]")
-            await ears.heard()
-            assert await names(client) == ["lone", "more", "reader"]
+            await ears.heard(client, ["lone", "more", "reader"])
             assert text(await client.call_tool("more", TASK)) == "another"
             (tmp_path / "cards" / "more.md").unlink()
-            await ears.heard()
-            assert await names(client) == ["lone", "reader"]
+            await ears.heard(client, ["lone", "reader"])
 
     anyio.run(main)
     if way == "http":
@@ -150,7 +160,6 @@ def test_what_runs_goes_on_with_what_it_has(tmp_path: Path, era: str) -> None:
                 card(tmp_path, "more", "tools: []")
                 (tmp_path / "cards" / "lone.md").unlink()
                 servers(tmp_path / ".mcp.json", **OFF)
-                await ears.heard()
                 while await names(client) != ["more"]:
                     pass
                 assert text(await client.call_tool("more", TASK)) == "another"
