@@ -231,7 +231,7 @@ class Loop:
         self._ending.limit("timeout", detail, closing=False)
 
     def _request(self, step: Think, draft: Draft, grant: Grant) -> ModelRequest:
-        shut = Closed(draft, self.state, step.turn)
+        shut = Closed(draft, self.state, step.turn, self._agent.model.codec.weak)
         body = self._agent.model.codec.body(draft.encoded, draft.encoded_tools, grant.output, shut)
         return ModelRequest(
             agent=self._agent.name,

@@ -15,12 +15,13 @@ RETRIEVE_RESULT = "retrieve_result"
 _REQUEST = 512  # tokens that a last request needs beyond what the newest one took
 
 
-def closed(state: RunState, turn: int, tools: frozenset[str]) -> frozenset[str]:
+def closed(state: RunState, turn: int, tools: frozenset[str], *, weak: bool) -> frozenset[str]:
     """Those of `tools` that a person or the policy refused, that gave the same again, or whose calls are withheld;
     and what reads on in a long result, before there is one.
 
     `turn` is the next one. Nothing is left but an answer where the budget ends with it, and nothing but `plan`, not
-    even an answer, where that must come first.
+    even an answer, where that must come first. The first choice of a `weak` specialist is a tool: it was called for
+    what its tools tell, and takes what others found for the answer.
     """
     if PLAN in tools and must_plan(state):
         return (tools | {FINAL}) - {PLAN}
@@ -35,7 +36,9 @@ def closed(state: RunState, turn: int, tools: frozenset[str]) -> frozenset[str]:
     exhausted = {name for (name, _, _), times in same.items() if times >= SAME_RESULT - 1}
     nothing_kept = frozenset(() if any(action.kept for action in actions) else (RETRIEVE_RESULT,))
     planned_enough = frozenset((PLAN,) if state.plans > REVISIONS else ())
-    return tools & (denied | exhausted | _withheld(actions) | nothing_kept | planned_enough)
+    shut = tools & (denied | exhausted | _withheld(actions) | nothing_kept | planned_enough)
+    begins = weak and state.run.parent is not None and not actions
+    return shut | {FINAL} if begins and shut != tools else shut
 
 
 def _withheld(actions: list[CallState]) -> set[str]:

@@ -66,9 +66,10 @@ class Closed(Collection[str]):
     draft: Draft
     state: RunState
     turn: int
+    weak: bool
 
     def names(self) -> frozenset[str]:
-        return closed(self.state, self.turn, frozenset(tool.name for tool in self.draft.tools))
+        return closed(self.state, self.turn, frozenset(tool.name for tool in self.draft.tools), weak=self.weak)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names()
@@ -165,7 +166,7 @@ def rebuilt(
         elif isinstance(event, ModelIntent):
             draft = draft_of(prompt, state, closing=event.closing, images=images if wire.vision else None)
             limit = event.output or event.reserved - draft.input_tokens  # older journals do not tell it
-            shut = Closed(draft, state, event.turn)
+            shut = Closed(draft, state, event.turn, wire.codec.weak)
             body = wire.codec.body(draft.encoded, draft.encoded_tools, limit, shut)
             checked = draft.digest == event.request
             requests.append(Rebuilt(turn=event.turn, attempt=event.attempt, body=body, checked=checked))

@@ -120,6 +120,32 @@ def test_who_is_given_what(tmp_path: Path, split: str, tasks: list[str]) -> None
         assert [dict(action.arguments)["task"] for action in steps] == tasks
 
 
+def test_a_specialist_begins_with_one_of_its_tools(tmp_path: Path) -> None:
+    def reply(body: Mapping[str, Any]) -> str:
+        names = [action["properties"]["action"]["const"] for action in allowed(body)]
+        return DONE if "final" in names else team(SPLIT)(body)
+
+    with served(tmp_path, reply, BOSS, STORE, BANK) as (stage, _):
+        result = stage.run(JOB)
+        assert (result.answer, stage.effects) == ("Order 17 is paid.", {"look": 1, "pay": 1})
+
+
+def test_a_specialist_without_a_call_to_make_may_answer(tmp_path: Path) -> None:
+    def reply(body: Mapping[str, Any]) -> str:
+        system, last = said(body)
+        if system.startswith("You are bank") and allowed(body) and "Result of" not in last:
+            return (
+                DONE
+                if any(a["properties"]["action"] == {"const": "final"} for a in allowed(body))
+                else in_words("json", "fx__pay", text="Mallory")
+            )
+        return team(SPLIT)(body)
+
+    with served(tmp_path, reply, BOSS, STORE, BANK) as (stage, _):
+        result = stage.run(JOB)
+        assert (result.status, stage.effects) == ("finished", {"look": 1}), "the invented call is withheld"
+
+
 def test_a_specialist_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:
     def reply(body: Mapping[str, Any]) -> str:
         return "" if said(body)[0].startswith("You are store") else team(SPLIT)(body)
