@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from mimetypes import guess_type
 from typing import Any, Final
 
 from orchestrator.events import Effect
@@ -31,6 +32,7 @@ _GREETING = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
+_FILE = re.compile(r"[\w-]+\.\w{2,5}\b")
 _SEPARATOR = re.compile(r"[,;:\n\"'()\[\]{}|?!]|\. ")
 _TIME = re.compile(r"(\d{1,2}):(\d{2})(?::00)?")
 _RELATIVE = re.compile(
@@ -184,11 +186,15 @@ def _phrase_in(plain: str, text: str) -> bool:
 
 
 def invents(state: RunState, answer: str) -> bool:
-    """Whether an answer holds a number that nobody gave, though what was looked up gave nothing."""
+    """Whether an answer names a file that nobody named, or holds a number that nobody gave, though what was looked up
+    gave nothing. A number may be a sum of others; a name is of no such make."""
+    plain, text = answer.casefold(), known(state).text
+    if any(guess_type(name)[0] is not None and name not in text for name in _FILE.findall(plain)):
+        return True
     actions = [action for step in state.steps for action in step.actions]
     if not actions or any(action.error is None for action in actions):
         return False
-    return not _numbers_in(answer.casefold(), known(state).text)
+    return not _numbers_in(plain, text)
 
 
 def _nearest(plain: str, names: list[str]) -> str | None:

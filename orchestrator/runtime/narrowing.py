@@ -12,6 +12,8 @@ from orchestrator.runtime.runstate import CallState, RunState
 RETRIEVE_RESULT = "retrieve_result"
 """The built-in tool that reads on in a result that was cut."""
 
+_TRIES = 3  # of a weak specialist, before it may answer that nothing came of them
+_MENDABLE = ("tool_error", "invalid_arguments", "unknown_tool")
 _REQUEST = 512  # tokens that a last request needs beyond what the newest one took
 
 
@@ -20,8 +22,8 @@ def closed(state: RunState, turn: int, tools: frozenset[str], *, weak: bool) -> 
     and what reads on in a long result, before there is one.
 
     `turn` is the next one. Nothing is left but an answer where the budget ends with it, and nothing but `plan`, not
-    even an answer, where that must come first. The first choice of a `weak` specialist is a tool: it was called for
-    what its tools tell, and takes what others found for the answer.
+    even an answer, where that must come first. A `weak` specialist begins with a tool, since it takes what others found
+    for the answer, and tries again after an error that it can mend.
     """
     if PLAN in tools and must_plan(state):
         return (tools | {FINAL}) - {PLAN}
@@ -37,8 +39,8 @@ def closed(state: RunState, turn: int, tools: frozenset[str], *, weak: bool) -> 
     nothing_kept = frozenset(() if any(action.kept for action in actions) else (RETRIEVE_RESULT,))
     planned_enough = frozenset((PLAN,) if state.plans > REVISIONS else ())
     shut = tools & (denied | exhausted | _withheld(actions) | nothing_kept | planned_enough)
-    begins = weak and state.run.parent is not None and not actions
-    return shut | {FINAL} if begins and shut != tools else shut
+    begins = weak and state.run.parent is not None and len(actions) < _TRIES
+    return shut | {FINAL} if begins and shut != tools and all(a.error in _MENDABLE for a in actions) else shut
 
 
 def _withheld(actions: list[CallState]) -> set[str]:

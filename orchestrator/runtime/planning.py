@@ -83,8 +83,8 @@ async def _answer(caller: Caller, arguments: Mapping[str, Any]) -> str | CallToo
 
 def _of_parts(caller: Caller, state: RunState, parts: Mapping[str, Any]) -> list[PlanStep]:
     """The specialists that have a part, one after the other in their order. A part with a number that the job does not
-    say, or with nothing but the specialist's name, is not passed on: the specialist gets the job as it is, as all do
-    when the job was not split."""
+    say, or of a single word, is not passed on: the specialist gets the job as it is, as all do when the job was not
+    split."""
     agents = {offer.tool.name: offer for offer in caller.offers.values() if offer.effect == "agent"}
     split = {name: part for name, each in parts.items() if (part := str(each).strip())}
     job, steps = state.opening, list[PlanStep]()
@@ -92,9 +92,14 @@ def _of_parts(caller: Caller, state: RunState, parts: Mapping[str, Any]) -> list
         if split and name not in split:
             continue
         part = split.get(name, "")
-        task = part if part.replace(name, "").strip() and is_told(part, job) else job
+        task = part if _is_sentence(part) and is_told(part, job) else job
         steps.append(PlanStep(id=name, tool=offer.name, arguments={"task": task}, needs=tuple(s.id for s in steps)))
     return steps
+
+
+def _is_sentence(part: str) -> bool:
+    """Whether it says more than a name does; Chinese is written without spaces."""
+    return len(part.split()) > 1 or not part.isascii()
 
 
 class _Reader:

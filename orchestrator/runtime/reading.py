@@ -24,6 +24,10 @@ from orchestrator.runtime.runstate import RunState
 from orchestrator.tools.arguments import InvalidArguments, parse
 from orchestrator.tools.toolset import Offer
 
+_INVENTED = (
+    "Your answer held a number, or the name of a file, that no fact gives. Say what could not be found out or done, "
+    "without a guess."
+)
 _BEGINNING = re.compile(r'\s*(?:```\w*\s*)?\{\s*"([^"]+)"\s*:')
 
 
@@ -45,7 +49,7 @@ def _read(reply: ModelReply, agent: Agent, state: RunState, *, closing: bool) ->
         return reply, ""
     written = read_calls(text, agent.specs, cut=cut)
     if closing and agent.model.codec.weak and invents(state, text):
-        return reply, "Your answer held a number that no fact gives. Say what could not be found out, without a guess."
+        return reply, _INVENTED
     if closing and (written.calls or written.doubt):
         return reply, "Your reply was a call, and no tool can be called any more. Write the answer as plain text."
     if written.doubt:

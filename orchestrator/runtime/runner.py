@@ -82,10 +82,7 @@ class Runner:
             await self._run(tree, card, launch, caller.ledger, caller.roles)
         answer = answer_of(card, run, tree.below(run))
         said = not answer.is_error and not answer.parked and answer.content is None
-        if said and is_led(tree.states[caller.run]) and (found := results(tree.states[run])):
-            # A weak model's words on a part of a job may hold what it does not know of the rest.
-            return replace(answer, text="\n".join(found))
-        return answer
+        return _found(card, answer, tree.states[run]) if said and is_led(tree.states[caller.run]) else answer
 
     async def _run(
         self, tree: Tree, card: AgentCard, launch: Launch, outer: Ledger | None, roles: tuple[str, ...]
@@ -252,6 +249,16 @@ def outcome_of(run: str, states: Mapping[str, RunState]) -> RunOutcome:
         error=end.kind if isinstance(end, RunFailed) else None,
         message=end.error if isinstance(end, RunFailed) else "",
     )
+
+
+def _found(card: AgentCard, answer: Answer, state: RunState) -> Answer:
+    """What a weak model found, in place of its words: on a part of a job they may hold what it does not know of the
+    rest, and they hide that nothing worked."""
+    if found := results(state):
+        return replace(answer, text="\n".join(found))
+    if tried := [action for step in state.steps for action in step.actions]:
+        return replace(answer, text=f"agent {card.name} found nothing. {tried[-1].observation[:500]}", is_error=True)
+    return answer
 
 
 def _spent(states: Iterable[RunState]) -> Amount:

@@ -104,6 +104,8 @@ PARTS = {
     "one of them": (in_words("json", "plan", store="Look up order 17.", bank=""), ["Look up order 17."]),
     "a number from nowhere": (in_words("json", "plan", store="Look up order 4711.", bank=""), [JOB]),
     "only its name": (in_words("json", "plan", store="store", bank=""), [JOB]),
+    "a word": (in_words("json", "plan", store="look_up_order", bank=""), [JOB]),
+    "Chinese": (in_words("json", "plan", store="查询订单17", bank=""), ["查询订单17"]),
     "nobody": (in_words("json", "plan", store="", bank=" "), [JOB, JOB]),
     "no split": ("I am sorry, Dave.", [JOB, JOB]),
     "a stranger": (in_words("json", "plan", ghost="Boo", store="Look up order 17."), ["Look up order 17."]),
@@ -144,6 +146,34 @@ def test_a_specialist_without_a_call_to_make_may_answer(tmp_path: Path) -> None:
     with served(tmp_path, reply, BOSS, STORE, BANK) as (stage, _):
         result = stage.run(JOB)
         assert (result.status, stage.effects) == ("finished", {"look": 1}), "the invented call is withheld"
+
+
+def eager(body: Mapping[str, Any]) -> str:
+    """A store that is done as soon as it may be; its first call fails, and it knows one other."""
+    system, last = said(body)
+    if not system.startswith("You are store") or not allowed(body):
+        return team(SPLIT)(body)
+    names = [action["properties"]["action"]["const"] for action in allowed(body)]
+    other = "Error from fx__fail" in last and "fx__look" in names
+    return DONE if "final" in names else in_words("json", "fx__look" if other else "fx__fail", text="order 17")
+
+
+def test_after_an_error_a_specialist_tries_again(tmp_path: Path) -> None:
+    store = card("store", tools=("fx__look", "fx__fail"), description="Knows orders.")
+    with served(tmp_path, eager, BOSS, store, BANK) as (stage, _):
+        assert stage.run(JOB).status == "finished"
+        assert stage.effects == {"fail": 1, "look": 1, "pay": 1}
+
+
+def test_a_specialist_that_found_nothing_does_not_say_that_it_did(tmp_path: Path) -> None:
+    store = card("store", tools=("fx__fail",), description="Knows orders.")
+    with served(tmp_path, eager, BOSS, store, BANK) as (stage, server):
+        result = stage.run(JOB)
+        assert stage.effects == {"fail": 1, "pay": 1}
+        [failed, _paid] = [action for action in result.steps[0].actions if action.run_id]
+        assert failed.is_error
+        assert failed.observation.startswith("Error from agents__store: agent store found nothing.")
+        assert all("It is done." not in message["content"] for body in server.seen for message in body["messages"])
 
 
 def test_a_specialist_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:

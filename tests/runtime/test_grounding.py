@@ -144,3 +144,10 @@ def test_after_look_ups_that_gave_nothing_no_number_is_an_answer() -> None:
     assert not invents(nothing, "It could not be found out.")
     assert not invents(state("How many mugs are there?", ("7 mugs and 3 more", None)), "There are 10.")
     assert not invents(state("How many legs has a spider?"), "It has 8 legs.")
+
+
+def test_the_name_of_a_file_is_told_or_invented() -> None:
+    drawn = state("Draw it", ("Wrote out/monthly-sales.png", None))
+    assert not invents(drawn, "The chart is out/monthly-sales.png, e.g. for the report.It is done.")
+    assert invents(drawn, "The chart is saved as sales_line_chart.png.")
+    assert invents(drawn, "图表已保存为sales.png。")
