@@ -15,7 +15,7 @@ from orchestrator.models.base import Model
 from orchestrator.models.choice import Choice
 from orchestrator.models.counting import Tally
 from orchestrator.models.pace import Pace
-from orchestrator.models.resolve import NO_MODEL, read_models, resolve
+from orchestrator.models.resolve import NO_MODEL, rates_of, resolve
 from orchestrator.tools.orphans import Watcher
 from orchestrator.tools.process import Process, spawn
 from orchestrator.tools.remembered import Memory, memory_of
@@ -31,7 +31,6 @@ class Models:
         """`chosen` goes before what cards say."""
         self._chosen = chosen
         self._settings = settings
-        self._tables = read_models(settings.models)
         self._open: dict[tuple[str, float | None], Model] = {}
         self._paces: dict[str, Pace] = {}
         self._tallies: dict[str, Tally] = {}
@@ -62,7 +61,7 @@ class Models:
         key = (spec, card.temperature)
         if key not in self._open:
             try:
-                self._open[key] = resolve(spec, self._tables, os.environ, temperature=card.temperature)
+                self._open[key] = resolve(spec, self._settings.models, os.environ, temperature=card.temperature)
             except ConfigurationError as error:
                 if spec == first:
                     raise
@@ -80,12 +79,12 @@ class Models:
         return Choice(spec=spec, model=self.of(card, spec), pace=self._pace(spec), tally=tally)
 
     def _fallback(self, spec: str) -> tuple[str, ...]:
-        return self._tables[spec].fallback if spec in self._tables else ()
+        return self._settings.models[spec].fallback if spec in self._settings.models else ()
 
     def _pace(self, spec: str) -> Pace:
         if spec not in self._paces:
-            table = self._tables.get(spec)
-            self._paces[spec] = Pace(table.rates if table is not None else None)
+            table = self._settings.models.get(spec)
+            self._paces[spec] = Pace(rates_of(table) if table is not None else None)
         return self._paces[spec]
 
     async def close(self) -> None:

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Any, Literal
 
+Mode = Literal["tools", "json", "react"]
+"""How a model acts: by the wire's tool calls, by JSON that a schema fixes, by text."""
+
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
 
 

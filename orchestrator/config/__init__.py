@@ -7,6 +7,7 @@ from orchestrator.config.entries import ServerFile, read_mcp_config
 from orchestrator.config.expand import Ask, Input
 from orchestrator.config.folders import bundled_folder, bundled_servers, home
 from orchestrator.config.guests import IssuerSettings, TokenSettings, TrafficSettings
+from orchestrator.config.models import ModelPrices, ModelSettings
 from orchestrator.config.servers import ServerSettings, secrets_of
 from orchestrator.config.settings import (
     PolicySettings,
@@ -23,6 +24,8 @@ __all__ = [
     "Ask",
     "Input",
     "IssuerSettings",
+    "ModelPrices",
+    "ModelSettings",
     "PolicySettings",
     "RoleSettings",
     "ServeSettings",

@@ -69,15 +69,16 @@ class Report:
     ) -> None:
         """Reports pydantic's errors in our words, each with its line and never with a value.
 
-        `known` are the keys that may stand in each table, those of the whole under "". `places` say where the values
-        of our keys were found, if elsewhere; `inside` is what their paths have in common, which `before` names.
+        `known` are the keys that may stand in each table, those of the whole under ""; `*` is any name. `places` say
+        where the values of our keys were found, if elsewhere; `inside` is what their paths have in common, which
+        `before` names.
         """
         for found in error.errors(include_url=False, include_input=False, include_context=False):
             loc = found["loc"]
             where = (*(places or {}).get(str(loc[0]), (*inside, loc[0])), *loc[1:]) if loc else inside
             name = ".".join(map(str, where[len(inside) :]))
             if found["type"] == "extra_forbidden":
-                keys = list(known.get(str(loc[0]) if len(loc) > 1 else "", ()))
+                keys = _keys_of(tuple(map(str, loc[:-1])), known)
                 hint = did_you_mean(str(where[-1]), keys)
                 self.error(f"{before}unknown key `{name}`.{hint} Known: {listed(keys, 20)}.", where)
                 continue
@@ -85,6 +86,12 @@ class Report:
             for theirs, ours in _WORDS.items():
                 said = said.replace(theirs, ours)
             self.error(f"{before}`{name}` {said}".rstrip(".") + ("" if said.endswith("?") else "."), where)
+
+
+def _keys_of(table: tuple[str, ...], known: Mapping[str, Iterable[str]]) -> list[str]:
+    """The keys that may stand in a table, by its path or by that with any name in the second place."""
+    names = (".".join(table), ".".join((*table[:1], "*", *table[2:])), *table[:1])
+    return list(next((known[name] for name in names if name in known), ()))
 
 
 def mapping(value: object) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from orchestrator.config.entries import EntryReader, ServerFile, add, read_mcp_config
 from orchestrator.config.folders import MCP_FILES, SETTINGS_FILE, bundled_servers
 from orchestrator.config.guests import IssuerSettings, TokenSettings, TrafficSettings
+from orchestrator.config.models import ModelPrices, ModelSettings
 from orchestrator.config.names import sanitise
 from orchestrator.config.parsers import parse_toml
 from orchestrator.config.report import mapping, read_document
@@ -125,7 +126,7 @@ class ServeSettings(_Table):
 
 
 class FileSettings(_Table):
-    """What `orchestrator.toml` holds beside its servers. `models` are raw tables, checked by the models' own reader.
+    """What `orchestrator.toml` holds beside its servers.
 
     `fallback` are models to go on with when any other fails for good.
     """
@@ -133,7 +134,7 @@ class FileSettings(_Table):
     model: str | None = Field(default=None, min_length=1)
     fallback: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     model_aliases: Mapping[str, str] = Field(default_factory=dict[str, str])
-    models: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict[str, Mapping[str, Any]], repr=False)
+    models: Mapping[str, ModelSettings] = Field(default_factory=dict[str, ModelSettings])
     limits: LimitSettings = LimitSettings()
     tools: ToolSettings = ToolSettings()
     memory: MemorySettings = MemorySettings()
@@ -162,6 +163,8 @@ _KNOWN: Mapping[str, Sequence[str]] = {
     "memory": tuple(MemorySettings.model_fields),
     "policy": tuple(PolicySettings.model_fields),
     "roles": tuple(RoleSettings.model_fields),
+    "models": tuple(ModelSettings.model_fields),
+    "models.*.prices": tuple(ModelPrices.model_fields),
     "telemetry": tuple(TelemetrySettings.model_fields),
     "serve": tuple(ServeSettings.model_fields),
     "serve.oauth": tuple(IssuerSettings.model_fields),
@@ -216,9 +219,8 @@ def hide_secrets(settings: Settings, environ: Mapping[str, str]) -> None:
     """From now on this process masks what these settings name, and the secrets that they and the environment hold."""
     secrets = {value for name, value in environ.items() if names_secret(name) and name not in _FOLDERS}
     for table in settings.models.values():
-        secrets.add(environ.get(str(table.get("api_key_env")), ""))
-        headers = table.get("headers")
-        secrets.update(str(value) for name, value in (mapping(headers) or {}).items() if looks_secret(name, str(value)))
+        secrets.add(environ.get(table.api_key_env or "", ""))
+        secrets.update(value for name, value in table.headers.items() if looks_secret(name, value))
     secrets.update(*map(secrets_of, settings.servers.values()))
     mask.extend(settings.telemetry.mask, settings.telemetry.mask_keys, secrets)
 

@@ -6,19 +6,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from pydantic import BaseModel
 
 from orchestrator.cards import AgentCard, Cards
-from orchestrator.config import PolicySettings, Settings
+from orchestrator.config import ModelSettings, PolicySettings, Settings
 from orchestrator.doctor.tasks import TASKS, Trial, shop
 from orchestrator.errors import ConfigurationError, ModelError
 from orchestrator.events import Limits, ModelFailed
 from orchestrator.models.base import Listing, Mode
 from orchestrator.models.learned import NO_SCHEMAS, NO_TOOLS
-from orchestrator.models.resolve import VENDORS, read_models, resolve
+from orchestrator.models.resolve import VENDORS, resolve
 from orchestrator.options import Options
 from orchestrator.orchestrator import Orchestrator
 from orchestrator.runtime.journal.memory import MemoryJournal
@@ -90,28 +90,26 @@ def _worth(trial: Trial) -> int:
     return -1 if trial.problem else trial.right
 
 
-def _table(spec: str, settings: Settings) -> dict[str, Any]:
+def _table(spec: str, settings: Settings) -> ModelSettings:
     """The model's table, of which no other model is asked; the one that a spec of a vendor's stands for."""
-    resolve(spec, read_models(settings.models), os.environ)
-    if spec in settings.models:
-        table = {"model": spec, **settings.models[spec]}
-    else:
+    resolve(spec, settings.models, os.environ)
+    if (table := settings.models.get(spec)) is None:
         provider, _, name = spec.strip().partition(":")
         if provider not in VENDORS:
             raise ConfigurationError(f"model {spec!r} cannot be probed; name one that a server has")
-        table = {"provider": provider, "model": name}
-    return {key: value for key, value in table.items() if key != "fallback"}
+        table = ModelSettings(provider=provider, model=name)
+    return table.model_copy(update={"model": table.model or spec, "fallback": ()})
 
 
-async def _reach(table: Mapping[str, Any]) -> None:
+async def _reach(table: ModelSettings) -> None:
     """Asks the server for its models, which costs nothing, before anything is spent or waited for."""
-    model = resolve("probed", read_models({"probed": table}), os.environ)
+    model = resolve("probed", {"probed": table}, os.environ)
     try:
         if isinstance(model, Listing):
             with anyio.fail_after(_LISTING_SECONDS):
                 await model.listed()
     except TimeoutError as error:
-        raise ModelError("connection", f"the server of {table['model']!r} does not answer") from error
+        raise ModelError("connection", f"the server of {table.model!r} does not answer") from error
     except ModelError as error:
         if error.kind in _USERS:
             raise ConfigurationError(str(error)) from error
@@ -124,7 +122,7 @@ async def _reach(table: Mapping[str, Any]) -> None:
 class _Probing:
     """A probe under way."""
 
-    table: Mapping[str, Any]
+    table: ModelSettings
     bounds: Bounds
     found: Probe
     began: float
@@ -133,7 +131,7 @@ class _Probing:
         """Tries them in turn. `weak` only where no better one is good enough, since it costs requests; text comes last,
         since it is the first that a bound may cost."""
         await self._try(Trial(mode="tools"))
-        if (self.table.get("api") or self.table.get("provider")) == "anthropic":
+        if self.table.wire == "anthropic":
             return
         await self._try(Trial(mode="json"))
         if max(map(_worth, self.found.trials)) < ENOUGH:
@@ -143,7 +141,10 @@ class _Probing:
 
     async def _try(self, trial: Trial) -> None:
         """Runs the tasks in one mode: until the model itself fails, or nothing is left of the bounds."""
-        async with _stage({**self.table, "mode": trial.mode, "weak": trial.weak}) as (orchestrator, journal):
+        async with _stage(self.table.model_copy(update={"mode": trial.mode, "weak": trial.weak})) as (
+            orchestrator,
+            journal,
+        ):
             for task in TASKS:
                 if (limits := self._left()) is None:
                     break
@@ -176,7 +177,7 @@ class _Probing:
         if trial.mode not in _UNABLE:
             return ""
         fact, said = _UNABLE[trial.mode]
-        model = resolve("probed", read_models({"probed": self.table}), os.environ)
+        model = resolve("probed", {"probed": self.table}, os.environ)
         return said if isinstance(model, Listing) and fact in model.learned else ""
 
     def _spend(self, result: RunResult) -> None:
@@ -187,7 +188,7 @@ class _Probing:
 
 
 @asynccontextmanager
-async def _stage(table: Mapping[str, Any]) -> AsyncGenerator[tuple[Orchestrator, MemoryJournal]]:
+async def _stage(table: ModelSettings) -> AsyncGenerator[tuple[Orchestrator, MemoryJournal]]:
     """An orchestrator with one agent, the shop and nothing of the user's but the model."""
     card = AgentCard(
         name="probe", tool_name="probe", title="Probe", model=("probed",), tools=("shop__*",), plan="never"

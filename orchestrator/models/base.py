@@ -6,9 +6,9 @@ into bytes once each; a `Model` sends those bytes and yields what comes back. Th
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from orchestrator.messages import AssistantMessage, FinishReason, Message, Prices, Usage
+from orchestrator.messages import AssistantMessage, FinishReason, Message, Mode, Prices, Usage
 
 FIND_TOOLS = "find_tools"
 """Where a request offers this tool, it lists only some of those that may be called."""
@@ -84,10 +84,6 @@ class ModelReply:
 
 
 ModelPart = TextDelta | CallReady | ModelReply
-
-
-Mode = Literal["tools", "json", "react"]
-"""How a model acts: by the wire's tool calls, by JSON that a schema fixes, by text."""
 
 
 class Codec(Protocol):

@@ -4,18 +4,15 @@ Reads configuration and environment, connects nothing, and imports HTTP only for
 """
 
 from collections.abc import Mapping
-from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
+from orchestrator.config.models import ModelSettings
 from orchestrator.config.names import did_you_mean, listed
-from orchestrator.errors import ConfigurationError, Problem
+from orchestrator.errors import ConfigurationError
 from orchestrator.messages import Prices
 from orchestrator.models.anthropic import ANTHROPIC_URL
-from orchestrator.models.base import Codec, Mode, Model, ModelOptions
+from orchestrator.models.base import Codec, Model, ModelOptions
 from orchestrator.models.chat import OPENAI_URL, ChatCodec
 from orchestrator.models.flavours import flavour_of
 from orchestrator.models.pace import Rates
@@ -39,78 +36,6 @@ ORCHESTRATOR_MODEL, or `model` in orchestrator.toml, saves the flag."""
 
 
 _KEYS = {"openai": (OPENAI_KEY, OFFICIAL[0]), "anthropic": (ANTHROPIC_KEY, OFFICIAL[1])}
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class ModelPrices(_Table):
-    """US dollars for a million tokens."""
-
-    input: Decimal = Field(ge=0)
-    output: Decimal = Field(ge=0)
-    cached: Decimal | None = Field(default=None, ge=0)
-    cache_write: Decimal | None = Field(default=None, ge=0)
-    reasoning: Decimal | None = Field(default=None, ge=0)
-
-
-class ModelSettings(_Table):
-    """A `[models.X]` table. `model` is the vendor's name of it (default: X); `provider` is the name in spans.
-
-    A provider other than `openai`, `anthropic` and `ollama` needs `base_url`. `api` is the wire: Anthropic's for the
-    provider `anthropic`, else OpenAI's. The key is read from the variable `api_key_env`; the keys of OpenAI and
-    Anthropic are never sent to another host unasked. `parameters` are sent with every request, as they are.
-    `vision`: images of tools are sent to it. `mode` is how it acts; unset, it acts by tool calls until its server says
-    that it has none. A `weak` model acts by JSON, and what it calls with must come from what it was told. `fallback`
-    are specs of models to go on with when this one fails for good.
-    """
-
-    provider: str = Field(default="openai", min_length=1)
-    model: str | None = Field(default=None, min_length=1)
-    api: Literal["openai", "anthropic"] | None = None
-    base_url: str | None = Field(default=None, min_length=1)
-    api_key_env: str | None = Field(default=None, min_length=1)
-    temperature: float | None = Field(default=0.2, ge=0, le=2)
-    prices: ModelPrices | None = None
-    requests_per_minute: int | None = Field(default=None, ge=1)
-    tokens_per_minute: int | None = Field(default=None, ge=1)
-    parallel: int | None = Field(default=None, ge=1)
-    vision: bool = False
-    mode: Mode | None = None
-    weak: bool = False
-    fallback: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    parameters: Mapping[str, Any] = Field(default_factory=dict[str, Any])
-    headers: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
-
-    @property
-    def rates(self) -> Rates:
-        return Rates(
-            requests_per_minute=self.requests_per_minute,
-            tokens_per_minute=self.tokens_per_minute,
-            parallel=self.parallel,
-        )
-
-
-def read_models(tables: Mapping[str, Mapping[str, Any]], file: Path | None = None) -> dict[str, ModelSettings]:
-    """Checks the `[models.X]` tables of a configuration.
-
-    Raises:
-        ConfigurationError: naming every key that is wrong.
-    """
-    models: dict[str, ModelSettings] = {}
-    problems: list[Problem] = []
-    for name, table in tables.items():
-        try:
-            models[name] = ModelSettings.model_validate(dict(table))
-        except ValidationError as error:
-            for found in error.errors():
-                key = ".".join(str(part) for part in found["loc"])
-                hint = did_you_mean(key, ModelSettings.model_fields) if found["type"] == "extra_forbidden" else ""
-                problems.append(Problem(f"[models.{name}] {key}: {found['msg']}.{hint}", file))
-    if problems:
-        raise ConfigurationError(*problems)
-    return models
 
 
 def resolve(
@@ -139,6 +64,15 @@ def resolve(
     hint = did_you_mean(form if colon else spec, [*models, *VENDORS, "scripted"])
     tables = f" Tables here: {listed(models)}." if models else ""
     raise ConfigurationError(f"model {spec!r} is not known.{hint} A model is one of: {FORMS}.{tables}")
+
+
+def rates_of(settings: ModelSettings) -> Rates:
+    """How often a model may be asked."""
+    return Rates(
+        requests_per_minute=settings.requests_per_minute,
+        tokens_per_minute=settings.tokens_per_minute,
+        parallel=settings.parallel,
+    )
 
 
 def plain_codec(name: str) -> Codec:
@@ -170,20 +104,11 @@ def _served(
         vision=settings.vision,
         parameters=settings.parameters,
         headers=settings.headers,
-        mode=_mode(settings, where),
+        mode=settings.mode or ("json" if settings.weak else "tools"),
         weak=settings.weak,
     )
-    kind = AnthropicModel if (settings.api or settings.provider) == "anthropic" else OpenAIModel
+    kind = AnthropicModel if settings.wire == "anthropic" else OpenAIModel
     return kind(name, options=options, provider=settings.provider, key_name=key_name or "api_key_env")
-
-
-def _mode(settings: ModelSettings, where: str) -> Mode:
-    """How a model acts at first."""
-    if settings.weak and settings.mode == "tools":
-        raise ConfigurationError(f'{where}: `weak = true` goes with mode "json" or "react", not with "tools".')
-    if (settings.weak or settings.mode in ("json", "react")) and (settings.api or settings.provider) == "anthropic":
-        raise ConfigurationError(f"{where}: `mode` and `weak` are for servers that speak OpenAI's API.")
-    return settings.mode or ("json" if settings.weak else "tools")
 
 
 def _known(name: str, settings: ModelSettings, base_url: str) -> Listed:

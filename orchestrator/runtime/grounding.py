@@ -32,6 +32,7 @@ _GREETING = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
+_TOOL = re.compile(r"(?<=- )[\w-]+__[\w-]+(?= \{)")  # beside what it told, as specialists pass it on
 _FILE = re.compile(r"[\w-]+\.\w{2,5}\b")
 _SEPARATOR = re.compile(r"[,;:\n\"'()\[\]{}|?!]|\. ")
 _TIME = re.compile(r"(\d{1,2}):(\d{2})(?::00)?")
@@ -74,8 +75,9 @@ class Known:
 
 
 def known(state: RunState) -> Known:
-    """The task without its greetings, and every observation; an error's without the arguments that led to it."""
-    task = _GREETING.sub(" ", state.run.task)
+    """The task without its greetings, and every observation; an error's without the arguments that led to it. The name
+    of a tool that told something to another agent is no value."""
+    task = _TOOL.sub(" ", _GREETING.sub(" ", state.run.task))
     told: list[str] = []
     refused: set[str] = set()
     for step in state.steps:

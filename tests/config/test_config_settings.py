@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Settings, bundled_folder, bundled_servers, home, load_settings
+from orchestrator.config import ModelSettings, Settings, bundled_folder, bundled_servers, home, load_settings
 from orchestrator.config.folders import make_private
 from orchestrator.errors import ConfigurationError
 
@@ -96,7 +96,7 @@ def test_everything_that_can_be_set(workspace: Path, bundled: Path) -> None:
     assert (settings.tools.parallel, settings.tools.timeout) == (1, 2.5)
     assert settings.policy.deny == ("*__drop_*",)
     assert settings.roles["guest"].tools == ("tables__*",)
-    assert settings.models == {"local": {"base_url": "http://127.0.0.1:1/v1"}}
+    assert settings.models == {"local": ModelSettings(base_url="http://127.0.0.1:1/v1")}
     assert settings.model_aliases == {"sonnet": "local"}
     assert settings.journal.lease == 60
     assert settings.telemetry.service_per_agent
@@ -122,6 +122,19 @@ def test_the_environment_goes_before_the_files_model(workspace: Path, bundled: P
             "[roles.a]\ntool = []",
             ["1: `roles.a.tools` is missing.", "2: unknown key `roles.a.tool`. Did you mean `tools`?"],
         ),
+        ("[models.a]\nbase_ulr = 'x'", ["2: unknown key `models.a.base_ulr`. Did you mean `base_url`?"]),
+        (
+            "[models.a.prices]\ninput = -1\noutput = 1\ncachd = 1\n[models.b]\ntemperature = 'hot'",
+            [
+                "2: `models.a.prices.input` ",
+                "4: unknown key `models.a.prices.cachd`. Did",
+                "6: `models.b.temperature` ",
+            ],
+        ),
+        ("[models.a]\nmode = 'text'", ["2: `models.a.mode` must be 'tools', 'json' or 'react'"]),
+        ("[models.a]\nweak = true\nmode = 'tools'", ["1: `models.a` `weak = true` goes with"]),
+        ("[models.a]\nweak = true\napi = 'anthropic'", ["1: `models.a` `mode` and `weak` are for"]),
+        ("[serve.traffic]\nbodies = 1", ["2: unknown key `serve.traffic.bodies`. Did you mean `body`?"]),
         ("files = []", ["1: unknown key `files`."]),
         ("servers = 1", ["1: `servers` must be tables"]),
         ("[servers.a]\ncomand = 'x'", ["2: server `a`: unknown key `comand`. Did you mean `command`?"]),
@@ -142,7 +155,12 @@ def test_errors_have_a_line_and_the_nearest_key(workspace: Path, bundled: Path, 
 def test_values_are_in_no_error_and_no_repr(workspace: Path, bundled: Path) -> None:
     found = said(workspace, bundled, '[models]\na = "hunter2"\n[limits]\nsteps = "hunter2"')
     assert not any("hunter2" in message for message in found)
-    settings = load(workspace, bundled, '[models.a]\napi_key = "hunter2"\n[servers.b]\nurl = "http://x/?k=hunter2"')
+    found = said(workspace, bundled, '[models.a]\napi_key = "hunter2"')
+    assert [message.startswith("2: unknown key `models.a.api_key`.") for message in found] == [True]
+    assert "hunter2" not in found[0]
+    settings = load(
+        workspace, bundled, '[models.a.headers]\nX-Key = "hunter2"\n[servers.b]\nurl = "http://x/?k=hunter2"'
+    )
     assert "hunter2" not in repr(settings)
 
 

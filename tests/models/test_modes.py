@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from playing import END, Play, Stage, ask, delta, error, play, request
 
-from orchestrator.errors import ConfigurationError
 from orchestrator.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from orchestrator.models.acting import ActingCodec
 from orchestrator.models.base import Mode, ModelOptions, ToolSpec
 from orchestrator.models.http import OpenAIModel
-from orchestrator.models.resolve import read_models, resolve
+from orchestrator.models.resolve import resolve
+from tests.support.models import tables_of
 
 ORDER = ToolSpec(
     name="get_order",
@@ -180,14 +180,10 @@ def test_a_server_that_ignores_schemas_is_asked_by_text_the_next_time() -> None:
 
 def test_the_table_of_a_model_says_how_it_acts() -> None:
     table = {"base_url": "http://127.0.0.1:9/v1", "provider": "x"}
-    tables = read_models({"a": {**table, "mode": "react"}, "b": {**table, "weak": True}, "c": table})
+    tables = tables_of({"a": {**table, "mode": "react"}, "b": {**table, "weak": True}, "c": table})
     codecs = [resolve(name, tables, {}).codec for name in "abc"]
     assert [(codec.mode, codec.weak, codec.most_tools) for codec in codecs] == [  # type: ignore[attr-defined]
         ("react", False, 10),
         ("json", True, 10),
         ("tools", False, None),
     ]
-    with pytest.raises(ConfigurationError, match="weak = true"):
-        resolve("d", read_models({"d": {**table, "weak": True, "mode": "tools"}}), {})
-    with pytest.raises(ConfigurationError, match=r"models\.e"):
-        read_models({"e": {**table, "mode": "text"}})

@@ -8,7 +8,8 @@ import pytest
 
 from orchestrator.messages import Prices, Usage
 from orchestrator.models import prices
-from orchestrator.models.resolve import read_models, resolve
+from orchestrator.models.resolve import resolve
+from tests.support.models import tables_of
 
 KEYS = {"OPENAI_API_KEY": "sk-test", "KEY": "k"}
 SONNET = "https://api.anthropic.com"
@@ -29,7 +30,7 @@ def test_a_known_model_has_the_price_of_the_public_list() -> None:
 @pytest.mark.requirement("B9")
 def test_a_configured_price_goes_before_the_list() -> None:
     said = {"input": 0, "output": 0, "cached": 0, "cache_write": "0.5", "reasoning": "0.25"}
-    models = read_models({"gpt-4.1-mini": {"prices": said}})
+    models = tables_of({"gpt-4.1-mini": {"prices": said}})
     assert resolve("gpt-4.1-mini", models, KEYS).prices == Prices(**{key: Decimal(said[key]) for key in said})
 
 
@@ -44,7 +45,7 @@ def test_a_configured_price_goes_before_the_list() -> None:
     ],
 )
 def test_a_price_that_nobody_said_is_unknown_and_not_nothing(spec: str, table: dict[str, str]) -> None:
-    assert resolve(spec, read_models({"mine": table}), KEYS).prices is None
+    assert resolve(spec, tables_of({"mine": table}), KEYS).prices is None
 
 
 @pytest.mark.requirement("B9")

@@ -12,14 +12,15 @@ import pytest
 from orchestrator.errors import ConfigurationError
 from orchestrator.messages import Prices
 from orchestrator.models.http import AnthropicModel, OpenAIModel
-from orchestrator.models.resolve import read_models, resolve
+from orchestrator.models.resolve import resolve
+from tests.support.models import tables_of
 
 KEYS = {"OPENAI_API_KEY": "sk-openai-secret"}
 
 
 def found(spec: str, environ: dict[str, str] | None = None, tables: dict[str, Any] | None = None) -> dict[str, Any]:
     """Where a model's requests go, and with which key."""
-    model = resolve(spec, read_models(tables or {}), environ or {})
+    model = resolve(spec, tables_of(tables or {}), environ or {})
     assert isinstance(model, OpenAIModel)
     headers = dict(model._headers)
     return {
@@ -32,7 +33,7 @@ def found(spec: str, environ: dict[str, str] | None = None, tables: dict[str, An
 
 def refused(spec: str | None, environ: dict[str, str] | None = None, tables: dict[str, Any] | None = None) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        resolve(spec, read_models(tables or {}), environ or {})
+        resolve(spec, tables_of(tables or {}), environ or {})
     return str(caught.value)
 
 
@@ -95,7 +96,7 @@ def test_a_table():
         "url": "https://deep.example/v1",
         "key": "deep-secret",
     }
-    prices = resolve("deep", read_models(tables), environ).prices
+    prices = resolve("deep", tables_of(tables), environ).prices
     assert prices == Prices(input=Decimal("0.28"), output=Decimal("0.42"), cached=Decimal("0.028"))
     assert found("gpt-x", environ, tables)["name"] == "gpt-x"
     assert found("gpt-x", environ, tables)["key"] == "sk-openai-secret"
@@ -103,7 +104,7 @@ def test_a_table():
 
 
 def test_the_cards_temperature_goes_first():
-    models = read_models({"m": {"base_url": "http://x/v1", "temperature": 1}})
+    models = tables_of({"m": {"base_url": "http://x/v1", "temperature": 1}})
 
     def temperature(own: float | None) -> float:
         return json.loads(resolve("m", models, {}, temperature=own).codec.body([], b"", 1))["temperature"]
@@ -149,17 +150,6 @@ def test_a_provider_without_an_address():
     assert "set `base_url`" in refused("m", KEYS, {"m": {"provider": "mistral_ai"}})
 
 
-def test_bad_tables_are_all_named():
-    tables = {"a": {"base_ulr": "x"}, "b": {"prices": {"input": -1, "output": 1}, "temperature": "hot"}, "c": {}}
-    with pytest.raises(ConfigurationError) as caught:
-        read_models(tables, Path("orchestrator.toml"))
-    said = str(caught.value).splitlines()
-    assert len(said) == 3
-    assert said[0].startswith("orchestrator.toml: [models.a] base_ulr: ")
-    assert "Did you mean `base_url`?" in said[0]
-    assert {line.split(": ")[1] for line in said[1:]} == {"[models.b] prices.input", "[models.b] temperature"}
-
-
 def test_http_is_imported_only_for_a_model_that_needs_it():
     code = "import sys, orchestrator.models.resolve; print([m for m in ('httpx2', 'mcp') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -168,7 +158,7 @@ def test_http_is_imported_only_for_a_model_that_needs_it():
 
 def anthropics(spec: str, environ: dict[str, str], tables: dict[str, Any] | None = None) -> tuple[str, str, str]:
     """Where requests go, with which key, and as whose model."""
-    model = resolve(spec, read_models(tables or {}), environ)
+    model = resolve(spec, tables_of(tables or {}), environ)
     assert isinstance(model, AnthropicModel)
     headers = dict(model._headers)
     assert headers[b"Anthropic-Version"] == b"2023-06-01"
@@ -199,7 +189,7 @@ def test_parameters_are_sent_as_they_are():
     thinking = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
     for provider in ("openai", "anthropic"):
         tables = {"m": {"provider": provider, "base_url": "http://x", "parameters": thinking}}
-        sent = json.loads(resolve("m", read_models(tables), {}).codec.body([], b"", 1))
+        sent = json.loads(resolve("m", tables_of(tables), {}).codec.body([], b"", 1))
         assert sent["thinking"] == thinking["thinking"]
 
 
@@ -210,5 +200,5 @@ def test_every_table_of_the_page_on_models_is_a_model():
     assert len(blocks) >= 8
     for name, table in (one for block in blocks for one in block.items()):
         environ = dict.fromkeys((table.get("api_key_env", "ANTHROPIC_API_KEY"), "OPENAI_API_KEY"), "k")
-        model = resolve(name, read_models({name: table}), environ)
+        model = resolve(name, tables_of({name: table}), environ)
         assert (model.name, model.provider) == (table.get("model", name), table.get("provider", "openai"))

@@ -108,6 +108,12 @@ def test_what_could_be_two_names_is_neither() -> None:
     assert judge("stock?", ("known: green teas1, green teas2", None), item="green teas") == {"item": "green teas"}
 
 
+def test_the_name_of_a_tool_that_told_something_is_no_value() -> None:
+    passed_on = state('How many?\n[store] - shop__find {"text": "mug"}: 7 in shop__cellar')
+    assert grounded(passed_on, "fx__read", {"item": "shop__cellar"}, REQUIRED, "read") == {"item": "shop__cellar"}
+    assert isinstance(grounded(passed_on, "fx__read", {"item": "shop__find"}, REQUIRED, "read"), str)
+
+
 def test_the_same_call_is_not_made_twice() -> None:
     told = grounded(state("asked1?", ("saw it", None)), "shop__find", {"item": "asked1"}, SCHEMA, "read")
     assert told == "shop__find was called with these arguments before"
