@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV
 
 help:
 	@echo "make install   .venv with every extra and the development tools, from uv.lock"
-	@echo "make demo      one real job from end to end on a recorded model; MODEL=openai:NAME for a real one,"
+	@echo "make demo      one real job from end to end on a recorded model; MODEL=openai:NAME or MODEL=URL for a real one,"
 	@echo "               JOB=logs: why errors grew; JOB=tickets: a report, which waits for approval"
 	@echo "make jaeger    a Jaeger to see traces in, by Docker, or built with Go where no engine runs"
 	@echo "make test      the tests; ARGS='tests/house -x' to choose"
@@ -55,9 +55,10 @@ $(TOOLS)/uv/bin/uv:
 demo: export ORCHESTRATOR_HOME := $(CURDIR)/.demo/home
 demo: what-is-real $(STAMP)
 	@rm -rf .demo && mkdir -p .demo && cp -R examples .demo/examples
+	@case "$(MODEL)" in http*) $(BIN)/python examples/model_at.py "$(MODEL)" .demo/orchestrator.toml;; esac
 	@say() { printf '\n$$ orchestrator %s\n' "$$1"; }; code=0; \
 	say "run \"$(TASK)\""; \
-	$(BIN)/orchestrator run "$(TASK)" --workspace .demo --model "$(MODEL)" < /dev/null || code=$$?; \
+	$(BIN)/orchestrator run "$(TASK)" --workspace .demo --model "$(if $(filter http%,$(MODEL)),demo,$(MODEL))" < /dev/null || code=$$?; \
 	while [ $$code -eq 4 ]; do \
 		printf '\n%s\n' "Nobody is there to ask, so the run is parked (exit code 4). A person says yes, and it goes on:"; \
 		say "approve last --all" && $(BIN)/orchestrator approve last --all || exit; \

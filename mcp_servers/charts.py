@@ -22,7 +22,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -228,7 +228,11 @@ def y_channel(rows: list[Row], form: Form) -> Row:
 
 def chart_spec(rows: Sequence[Row], form: Form) -> tuple[Row, list[str]]:
     """The Vega-Lite specification of the simple form, and warnings."""
+    alone = form.series in form.y or (form.series == form.x and form.kind in ("line", "area"))
+    form = replace(form, series=None) if alone else form
     data, warnings = long_rows(rows, form)
+    if alone:
+        warnings.append("series is left out: by that column every point would be a line of its own")
     scale = scale_of([row["x"] for row in data], form.kind)
     data = ordered(data, scale)
     many = len({row["series"] for row in data}) > 1

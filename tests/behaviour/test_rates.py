@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from orchestrator import Limits, Options, Orchestrator, RunResult
-from orchestrator.config import Settings
+from orchestrator.config import Settings, load_settings
 from orchestrator.errors import ConfigurationError
 from orchestrator.runtime.journal import RunRow
 from orchestrator.testing import NullTracer, SqliteJournal
@@ -141,5 +141,7 @@ async def rows(folder: Path) -> list[RunRow]:
 
 @pytest.mark.parametrize("key", ["requests_per_minute", "tokens_per_minute", "parallel"])
 def test_a_limit_of_nothing_is_a_mistake(tmp_path: Path, key: str) -> None:
-    with model_server(lambda _: {}) as server, pytest.raises(ConfigurationError, match=key):
-        opened(tmp_path, server, card("boss"), **{key: 0})
+    file = tmp_path / "orchestrator.toml"
+    file.write_text(f"[models.mine]\n{key} = 0\n")
+    with pytest.raises(ConfigurationError, match=rf"orchestrator\.toml:2: `models\.mine\.{key}` must be greater"):
+        load_settings(file, [], tmp_path, {})

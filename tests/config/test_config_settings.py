@@ -134,7 +134,7 @@ def test_the_environment_goes_before_the_files_model(workspace: Path, bundled: P
         ("[models.a]\nmode = 'text'", ["2: `models.a.mode` must be 'tools', 'json' or 'react'"]),
         ("[models.a]\nweak = true\nmode = 'tools'", ["1: `models.a` `weak = true` goes with"]),
         ("[models.a]\nweak = true\napi = 'anthropic'", ["1: `models.a` `mode` and `weak` are for"]),
-        ("[serve.traffic]\nbodies = 1", ["2: unknown key `serve.traffic.bodies`. Did you mean `body`?"]),
+        ("[serve.traffic]\nbodi = 1", ["2: unknown key `serve.traffic.bodi`. Did you mean `body`?"]),
         ("files = []", ["1: unknown key `files`."]),
         ("servers = 1", ["1: `servers` must be tables"]),
         ("[servers.a]\ncomand = 'x'", ["2: server `a`: unknown key `comand`. Did you mean `command`?"]),

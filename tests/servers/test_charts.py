@@ -37,6 +37,17 @@ def test_a_table_query_becomes_a_line_chart(charts, workspace):
     assert (drawn["points"], drawn["warnings"]) == (12, [])
 
 
+@pytest.mark.parametrize("series", ["month", "total"])
+def test_a_line_of_single_points_is_one_line(charts, workspace, series):
+    def drawn(name, **given):
+        made = charts("draw_chart", source=MONTHS, format="svg", file_name=name, **LINE, **given)
+        return made["warnings"], (workspace / made["path"]).read_bytes()
+
+    (warning,), picture = drawn("alone", series=series)
+    assert warning.startswith("series is left out")
+    assert picture == drawn("one")[1]
+
+
 def test_the_picture_has_the_labels_in_order(charts, workspace):
     def texts(**given):
         svg = (workspace / charts("draw_chart", format="svg", file_name="labels", **given)["path"]).read_text()
