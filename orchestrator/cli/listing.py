@@ -176,8 +176,10 @@ def _print_tree(states: "dict[str, RunState]", run: str, depth: int) -> None:
         for action in step.actions:
             mark = "✗" if action.is_error else "✓"
             print(f"{indent}  {mark} {_first_line(action.call.name)}  {_first_line(mask(action.observation))}")
-            if action.child in states:
-                _print_tree(states, action.child, depth + 2)
+            if (
+                child := f"{run}/{action.call.id}"
+            ) in states:  # what another orchestrator calls its run is its own word
+                _print_tree(states, child, depth + 2)
 
 
 async def resolve_run(journal: "SqliteJournal", run_id: str) -> str:

@@ -167,6 +167,9 @@ class Acting:
         if (decision := self._wishing.judge(wish, approved=True)).verdict == "deny":  # it may have been forbidden since
             self._refuse(call, Refused(error="denied", observation=words.denied(name, decision.reason)))
             return None
+        if call.share is not None and not offer.remote:  # what is in the agent's place now knows no keys
+            self._refuse(call, Refused(error="in_doubt", observation=results.failure(name, words.IN_DOUBT)))
+            return None
         if not (offer.inside and call.effect == "agent"):  # the run of an agent of ours goes on where it stopped
             self._recorder.note(ToolRetried, call=call.call.id, tool=name, attempt=call.attempt + 1)
         return self._ready(call, wish)
@@ -274,6 +277,9 @@ class Acting:
         """What an agent that was called says it used."""
         if ready.wish.offer.remote:
             return self._remote.settle(ready.call, reply)
+        call = self._asking.find(ready.call)
+        if call is not None and call.share is not None:  # its server is no orchestrator any more
+            return Used(lost=True)
         spent = wire.spent(reply.meta) if ready.wish.offer.effect == "agent" else None
         return NO_USE if spent is None else Used.of(spent)
 

@@ -61,21 +61,19 @@ class Remote:
         self._recorder = recorder
         self._ledger = ledger
         self._grants: dict[str, Grant] = {}
+        self._told: set[str] = set()
 
     async def reserve(self, calls: Sequence[Ready]) -> Refusal | None:
         """Sets aside what the remote agents among the calls of a turn may use; a refusal is of all new ones."""
-        remote = [each for each in calls if each.wish.offer.remote]
-        new: list[str] = []
+        remote = [self._found(each.call) for each in calls if each.wish.offer.remote]
+        new = [each.call.id for each in remote if each.share is None]
+        grants: list[Grant] | Refusal = []
+        if new:  # before the others hold theirs again: nobody waits for what is given back only later
+            agents = sum(each.wish.offer.effect == "agent" for each in calls)
+            grants = await self._ledger.share(len(new), agents)
         for each in remote:
-            found = self._found(each.call)
-            if found.share is None:
-                new.append(each.call)
-            else:
-                self._again(found)
-        if not new:
-            return None
-        agents = sum(each.wish.offer.effect == "agent" for each in calls)
-        grants = await self._ledger.share(len(new), agents)
+            if each.share is not None:
+                self._again(each)
         if isinstance(grants, Refusal):
             return grants
         self._grants |= dict(zip(new, grants, strict=True))
@@ -100,13 +98,14 @@ class Remote:
         """Counts what came of a call that is no other than a remote agent's, answered or waiting."""
         grant, found = self._grants.pop(call), self._found(call)
         said = wire.spent(reply.meta)
-        if said is None and not reply.sent and found.attempt == 1:
+        begun = reply.sent and reply.meta.get(wire.UNBEGUN) is not True
+        if said is None and not begun and found.attempt == 1:
             self._ledger.settle(grant, None, None)
             return NO_USE
         if said is None:
             self._ledger.charge(grant)
             if reply.asked is None:
-                logger.warning("%s does not say what it used, so its whole share counts", found.call.name)
+                self._warn(found.call.name, "does not say what it used, so its whole share counts")
             return Used(lost=reply.asked is None)
         more, paid = said.usage.beyond(found.usage), said.cost.beyond(found.cost)
         self._ledger.settle(grant, more, paid)
@@ -115,8 +114,14 @@ class Remote:
             self._ledger.set_aside(Amount(tokens=max(0, left.tokens), cost=max(Decimal(0), left.cost)))
         share = grant.share or Share()
         if (share.tokens is not None and left.tokens < 0) or (share.cost is not None and left.cost < 0):
-            logger.warning("%s used more than its share of %s", found.call.name, share)
+            self._warn(found.call.name, "used more than its share")
         return Used.of(said)
+
+    def _warn(self, agent: str, problem: str) -> None:
+        """Once a run for each agent: one that errs does so in every call."""
+        if agent not in self._told:
+            self._told.add(agent)
+            logger.warning("%s %s", agent, problem)
 
     def _again(self, call: CallState) -> None:
         left = call.at_stake or Reservation(tokens=0, cost=Cost(), calls=0)

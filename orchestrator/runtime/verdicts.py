@@ -33,7 +33,9 @@ def _asks(state: RunState, call: str, asked: InputAsked, *, held: bool = False) 
     """The call waits for the next answer. After the last it goes on, unless it would begin anew only to be refused."""
     if (question := asked.open) is not None:
         return state._replace(name="WAITING").update(call, phase="waiting", input=asked, digest=question.digest)
-    phase = "sent" if held else "denied" if asked.restarts and asked.refused else "approved"
+    found = state.find(call)
+    alone = found is not None and found.share is None  # the run of a remote agent waits to be told
+    phase = "sent" if held else "denied" if asked.restarts and asked.refused and alone else "approved"
     return state._replace(name="ACTING").update(call, phase=phase, input=asked, digest="")
 
 

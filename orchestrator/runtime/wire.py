@@ -26,6 +26,12 @@ SPENT = "orchestrator/spent"
 RUN = "orchestrator/run"
 """The run that a reply is about which is not its answer."""
 
+UNBEGUN = "orchestrator/unbegun"
+"""True in an error that was found before anything was begun, so that nothing was used."""
+
+MOST = 10**12
+"""Tokens, calls or US dollars that nobody has ever used: above it, a number is an invention."""
+
 ORCHESTRATOR: Mapping[str, Any] = {"orchestrator": {"version": 1}}
 """What a server of ours says of itself, among its experimental capabilities."""
 
@@ -75,5 +81,5 @@ def spent(meta: Mapping[str, Any]) -> Spent | None:
         found = Spent.model_validate(meta[SPENT])
     except (KeyError, ValidationError):
         return None
-    sound = found.cost.amount >= 0 and all(value >= 0 for value in asdict(found.usage).values())
-    return found if sound else None  # what is below nothing would give back what others have spent
+    said = (found.cost.amount, *asdict(found.usage).values())
+    return found if all(0 <= value <= MOST for value in said) else None  # below nothing, it would free what is spent

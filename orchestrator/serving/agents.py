@@ -33,7 +33,7 @@ from orchestrator.serving.editions import Editions
 from orchestrator.serving.guests import Guest, current_guest
 from orchestrator.serving.offered import Offered
 from orchestrator.serving.request import key_of, options_of
-from orchestrator.serving.runs import Order, Runs
+from orchestrator.serving.runs import NotTaken, Order, Runs
 from orchestrator.serving.sealed import Seals
 from orchestrator.tools.arguments import ArgumentSchema, InvalidArguments
 
@@ -98,7 +98,8 @@ class Serving:
                 return await self._collect(ctx, params, guest)
             return await self._agent(ctx, params, guest)
         except (InvalidArguments, OrchestratorError) as error:
-            return CallToolResult(content=[TextContent(type="text", text=mask(str(error)))], is_error=True)
+            meta = {wire.UNBEGUN: True} if isinstance(error, InvalidArguments | NotTaken) else None
+            return CallToolResult(content=[TextContent(type="text", text=mask(str(error)))], is_error=True, _meta=meta)
 
     async def _agent(self, ctx: Context, params: CallToolRequestParams, guest: Guest) -> Reply:
         card = self.offered.card(params.name, guest)

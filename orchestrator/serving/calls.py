@@ -127,19 +127,18 @@ class Calls:
         if call.order is not None:
             call.order.check(states[run])
         waiting = list(pending(states))
+        answer = answer_of(call.card, run, states)
         if states[run].end is not None:
-            return result_of(answer_of(call.card, run, states))
+            return result_of(answer)
+        meta: dict[str, Any] = {wire.SPENT: answer.spent.model_dump(mode="json")}
         if not waiting:
-            return _plain(call, f"run {run} was interrupted and can go on; make the same call again", run, error=True)
+            problem = f"run {run} was interrupted and can go on; make the same call again"
+            return _plain(call, problem, run, meta, error=True)
         if call.modern and dismissed.isdisjoint(each.call for each in waiting) and _answerable(call, waiting):
             state = self._seals.seal(Waiting(run=run, by=call.guest.name, asked=digests(states)))
-            spent = answer_of(call.card, run, states).spent
-            return InputRequiredResult(
-                input_requests={each.call: request_for(each) for each in waiting},
-                request_state=state,
-                _meta={wire.SPENT: spent.model_dump(mode="json")},
-            )
-        return _plain(call, "\n".join([*map(told, waiting), *_how(run, waiting)]), run)
+            requests = {each.call: request_for(each) for each in waiting}
+            return InputRequiredResult(input_requests=requests, request_state=state, _meta=meta)
+        return _plain(call, "\n".join([*map(told, waiting), *_how(run, waiting)]), run, meta)
 
     async def _ask_now(self, call: Call, run: str) -> bool:
         """Asks a caller of the older protocol in the middle of its call; True when something was decided."""
@@ -233,7 +232,7 @@ def _answerable(call: Call, waiting: list[ApprovalRequest]) -> bool:
 
 def _still_running(call: Call, run: str) -> CallToolResult:
     text = f'still running: run {run}. Call the tool {RUN_RESULT} with {{"run": "{run}"}} for its answer.'
-    return _plain(call, text, run)
+    return _plain(call, text, run, {})
 
 
 def _how(run: str, waiting: list[ApprovalRequest]) -> list[str]:
@@ -245,13 +244,13 @@ def _how(run: str, waiting: list[ApprovalRequest]) -> list[str]:
     ]
 
 
-def _plain(call: Call, text: str, run: str, *, error: bool = False) -> CallToolResult:
+def _plain(call: Call, text: str, run: str, meta: Mapping[str, Any], *, error: bool = False) -> CallToolResult:
     """A reply that is not the agent's answer. An agent that promises structured content has no other way than an error
     to say something else.
     """
-    meta: Mapping[str, Any] = {wire.RUN: run}
     promised = call.card.output is not None and call.order is not None
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=error or promised, _meta=dict(meta))
+    said = {wire.RUN: run, **meta}
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=error or promised, _meta=said)
 
 
 def unsettled(states: Mapping[str, RunState], run: str) -> bool:

@@ -29,11 +29,15 @@ LAST_WORD = 1.0
 """Seconds that a run goes on when its caller has left without saying whether it comes again."""
 
 
-class Stopping(OrchestratorError):
+class NotTaken(OrchestratorError):
+    """A call for which nothing was begun."""
+
+
+class Stopping(NotTaken):
     """The server is about to end and takes no more calls."""
 
 
-class Busy(OrchestratorError):
+class Busy(NotTaken):
     """A caller has as many runs under way as it may."""
 
 
@@ -68,12 +72,14 @@ class Live:
     """A run that is driven here at this moment. `callers` is how many wait for it.
 
     `keyed`: they can come back with the same call. `detached`: it was said that the run goes on without them.
+    `parking`: they are gone, and it ends for now; who comes back goes on with it after that.
     """
 
     run: str
     by: str
     keyed: bool = False
     detached: bool = False
+    parking: bool = False
     callers: int = 0
     orchestrator: Orchestrator | None = None
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -157,7 +163,8 @@ class Runs:
                 await live.ended.wait()
         if live.callers or live.detached or live.ended.is_set():
             return
-        if not (live.keyed and live.park()):
+        live.parking = live.keyed and live.park()
+        if not live.parking:
             live.scope.cancel()
         await live.ended.wait()
 
@@ -188,27 +195,35 @@ class Runs:
             await live.ended.wait()
 
     def _begin(self, run: str, by: str, order: Order | None = None) -> Live:
-        if (live := self._live.get(run)) is not None:
-            return live
-        if self._stopping:
-            raise Stopping("this server is about to stop and takes no more calls; call again in a moment")
+        if (earlier := self._live.get(run)) is not None and not earlier.parking:
+            return earlier
+        self._take()
         live = Live(run=run, by=by, keyed=order is not None and bool(order.key))
         self._live[run] = live
-        self._group.start_soon(partial(self._drive, live, order), name=f"run {run}")
+        self._group.start_soon(partial(self._drive, live, order, earlier), name=f"run {run}")
         return live
 
-    async def _drive(self, live: Live, order: Order | None) -> None:
+    def _take(self) -> None:
+        if self._stopping:
+            raise Stopping("this server is about to stop and takes no more calls; call again in a moment")
+
+    async def _drive(self, live: Live, order: Order | None, earlier: Live | None) -> None:
         try:
-            with live.scope, self._editions.used() as live.orchestrator:
-                if order is not None and not (order.key and await self._known(live.run, order)):
-                    options = replace(order.options, run=live.run)
-                    await live.orchestrator.run(order.task, agent=order.agent, options=options, on_event=live.tell)
-                elif order is None or not await self._rests(live.run):
-                    await live.orchestrator.resume(live.run, on_event=live.tell)
+            with live.scope:
+                if earlier is not None:
+                    await earlier.ended.wait()
+                    self._take()
+                with self._editions.used() as live.orchestrator:
+                    if order is not None and not (order.key and await self._known(live.run, order)):
+                        options = replace(order.options, run=live.run)
+                        await live.orchestrator.run(order.task, agent=order.agent, options=options, on_event=live.tell)
+                    elif order is None or not await self._rests(live.run):
+                        await live.orchestrator.resume(live.run, on_event=live.tell)
         except Exception as error:  # noqa: BLE001 - it is raised where somebody waits for the run
             live.error = error
         finally:
-            del self._live[live.run]
+            if self._live.get(live.run) is live:
+                del self._live[live.run]
             live.ended.set()
 
     async def _known(self, run: str, order: Order) -> bool:

@@ -12,6 +12,7 @@ from tests.support.command import (
     COMMAND,
     EFFECTS,
     Ended,
+    end,
     environment,
     orchestrator,
     plain,
@@ -29,13 +30,17 @@ TOKENS = 110
 
 @dataclass
 class Office:
-    """One orchestrator. Its effects server is `fx`; the agents of `below`, served over HTTP or a pipe, are `inner`."""
+    """One orchestrator. Its effects server is `fx`, beside `more`; the agents of `below`, served over HTTP (at the port
+    of a gateway, where there is one) or a pipe, are `inner`.
+    """
 
     folder: Path
     agents: Mapping[str, str]
     replies: list[dict[str, Any]]
     below: "Office | None" = None
     pipe: bool = False
+    gateway: int = 0
+    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
     settings: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     process: subprocess.Popen[str] | None = None
@@ -45,13 +50,13 @@ class Office:
         self.folder.mkdir(parents=True)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        entries: dict[str, Any] = {"fx": plain(EFFECTS, self.folder / "ledger")}
+        entries: dict[str, Any] = {"fx": plain(EFFECTS, self.folder / "ledger"), **self.more}
         if self.below is not None and self.pipe:
             env = {"ORCHESTRATOR_HOME": str(self.below.folder / "home"), **self.env}
             command = ["serve", "--stdio", *self.below.arguments]
             entries["inner"] = {"command": str(COMMAND), "args": command, "cwd": str(self.below.folder), "env": env}
         elif self.below is not None:
-            entries["inner"] = {"type": "http", "url": f"http://127.0.0.1:{self.below.port}/mcp"}
+            entries["inner"] = {"type": "http", "url": f"http://127.0.0.1:{self.gateway or self.below.port}/mcp"}
         servers(self.folder / ".mcp.json", **entries)
         write_cards(self.folder, **self.agents)
         (self.folder / "orchestrator.toml").write_text(self.settings or '[policy]\nallow = ["inner__*"]\n')
@@ -67,9 +72,12 @@ class Office:
         return ["cancelled" if "cancelled" in line else line["tool"] for line in ledger_lines(self.folder / "ledger")]
 
     def run(self, *more: object) -> Ended:
-        agent = next(iter(self.agents))
-        command = ["run", "the job", "--agent", agent, *self.arguments, "--json", *more]
-        return orchestrator(*command, folder=self.folder, env=self.env)
+        return end(self.begin(*more))
+
+    def begin(self, *more: object) -> subprocess.Popen[str]:
+        """A run of its first agent, under way."""
+        command = ["run", "the job", "--agent", next(iter(self.agents)), *self.arguments, "--json", *more]
+        return start(*command, folder=self.folder, env=self.env)
 
     def command(self, *words: object) -> Ended:
         return orchestrator(*words, folder=self.folder, env=self.env)

@@ -118,6 +118,7 @@ def test_a_host_that_cannot_ask_is_told_what_waits(tmp_path: Path, way: str, era
         async with served(house, way, era) as client:
             waiting = await client.call_tool("boss", TASK)
             run = (waiting.meta or {})["orchestrator/run"]
+            assert (waiting.meta or {})["orchestrator/spent"]["usage"]["model_calls"] == 2
             assert f"orchestrator approve {run} t1.1/t1.1" in text(waiting)
             told = await anyio.to_thread.run_sync(lambda: orchestrator("approve", run, folder=tmp_path))
             assert told.code == 0, told.err
@@ -249,6 +250,30 @@ def test_a_keyed_call_goes_on_after_a_kill(tmp_path: Path) -> None:
     os.close(pipe)
     assert [effect for effect in house.effects if effect != "cancelled"] == ["hang", "hang"]
     assert house.statuses == ["parked"]  # who has a key may come again: one run, not two
+
+
+@pytest.mark.requirement("E3", "A3")
+def test_who_comes_back_at_once_goes_on_and_a_call_that_begins_nothing_says_so(tmp_path: Path) -> None:
+    """The run of the caller that left is still being parked then."""
+    replies = ({"calls": [call("fx__hang", text="a")]}, {"text": "done"})
+    house = House.build(tmp_path, {"lone": "tools: [fx__hang]"}, *replies)
+    pipe = bell(tmp_path)
+    meta: Any = {"orchestrator/key": "outer/t1.1"}
+
+    async def main() -> tuple[CallToolResult, CallToolResult]:
+        async with served(house, "http", "2026-07-28") as client:
+            for _ in range(3):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(lambda: client.call_tool("lone", TASK, meta=meta))
+                    await rung(pipe)
+                    group.cancel_scope.cancel()
+            (tmp_path / "ledger.free").touch()
+            return await client.call_tool("lone", TASK, meta=meta), await client.call_tool("lone", {}, meta=meta)
+
+    last, wrong = anyio.run(main)
+    os.close(pipe)
+    assert (text(last), house.statuses) == ("done", ["finished"])
+    assert (wrong.is_error, (wrong.meta or {})["orchestrator/unbegun"]) == (True, True)
 
 
 @both

@@ -2,9 +2,10 @@
 
 Tools: look (read-only), put (idempotent), pay (no annotation, so it writes), draw (writes, but destroys nothing), fail
 (always an error), wait (read-only, answers after `ms` and notes how many of them are `inside`), slow (as wait, but
-reports progress on its way), hang (read-only, never answers; says so in the ledger, and again when it is cancelled). A
-hanging call also writes a line into the named pipe `<ledger>.bell`, where there is one, so that a test need not look
-for it again and again. Where there is a named pipe `<ledger>.gate`, it answers when somebody writes into that.
+reports progress on its way), hang (read-only, never answers; says so in the ledger, and again when it is cancelled;
+does answer once there is a file `<ledger>.free`). A hanging call also writes a line into the named pipe
+`<ledger>.bell`, where there is one, so that a test need not look for it again and again. Where there is a named pipe
+`<ledger>.gate`, it answers when somebody writes into that.
 """
 
 import json
@@ -59,7 +60,7 @@ class EffectsServer:
             time.sleep(arguments["ms"] / 1000)  # the tool's own work, not a test's waiting
         self.note(tool=name, key=key, text=arguments.get("text"), inside=self.inside)
         self.inside -= 1
-        if name == "hang":
+        if name == "hang" and not os.path.exists(self.ledger + ".free"):
             self.ring()
             if not os.path.exists(self.ledger + ".gate"):
                 return
