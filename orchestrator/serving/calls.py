@@ -136,8 +136,9 @@ class Calls:
             return _plain(call, problem, run, meta, error=True)
         if call.modern and dismissed.isdisjoint(each.call for each in waiting) and _answerable(call, waiting):
             state = self._seals.seal(Waiting(run=run, by=call.guest.name, asked=digests(states)))
-            requests = {each.call: request_for(each) for each in waiting}
-            return InputRequiredResult(input_requests=requests, request_state=state, _meta=meta)
+            return InputRequiredResult(
+                input_requests={each.call: request_for(each) for each in waiting}, request_state=state, _meta=meta
+            )
         return _plain(call, "\n".join([*map(told, waiting), *_how(run, waiting)]), run, meta)
 
     async def _ask_now(self, call: Call, run: str) -> bool:

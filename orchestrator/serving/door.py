@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from orchestrator.config import ServeSettings
 from orchestrator.errors import ConfigurationError
 from orchestrator.serving.guests import GUEST, Guest
-from orchestrator.serving.oauth import Issuer
+from orchestrator.serving.oauth import RETRY, Issuer, Unreachable
 from orchestrator.serving.problems import problem
 from orchestrator.serving.tokens import Tokens
 from orchestrator.serving.traffic import TooLarge, Traffic, read_body
@@ -115,7 +115,11 @@ class Door:
         if (guest := self._tokens.holder(token.strip())) is not None:
             return guest
         if self._issuer is not None:
-            guest, lacking = await self._issuer.holder(token.strip())
+            try:
+                guest, lacking = await self._issuer.holder(token.strip())
+            except Unreachable:
+                detail = "the issuer of tokens does not give its keys, so that this one cannot be checked"
+                return problem(503, detail, {"Retry-After": f"{RETRY:.0f}"})
             if guest is not None:
                 return guest
             if lacking:

@@ -26,9 +26,9 @@ def tables(**more: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def site(folder: Path, toml: str, *replies: Mapping[str, Any], flags: tuple[str, ...] = (), **cards: str):
-    """A served folder: yields the address, and stops the server in the end."""
-    process, address = open_site(folder, toml, *replies, flags=flags, **cards)
+def site(folder: Path, toml: str, *replies: Mapping[str, Any], **more: Any):
+    """A served folder: yields the address, and stops the server in the end. `entries` are more servers of it."""
+    process, address = open_site(folder, toml, *replies, **more)
     try:
         yield address
     finally:
@@ -38,11 +38,16 @@ def site(folder: Path, toml: str, *replies: Mapping[str, Any], flags: tuple[str,
 
 
 def open_site(
-    folder: Path, toml: str, *replies: Mapping[str, Any], flags: tuple[str, ...] = (), **cards: str
+    folder: Path,
+    toml: str,
+    *replies: Mapping[str, Any],
+    flags: tuple[str, ...] = (),
+    entries: Mapping[str, Any] = {},
+    **cards: str,
 ) -> tuple[subprocess.Popen[str], str]:
     (folder / "orchestrator.toml").write_text(toml)
     write_cards(folder, **(cards or {"lone": 'tools: ["fx__*"]', "other": "tools: []"}))
-    servers(folder / ".mcp.json", fx=plain(EFFECTS, folder / "ledger"))
+    servers(folder / ".mcp.json", fx=plain(EFFECTS, folder / "ledger"), **entries)
     model = record(folder / "r.jsonl", *(replies or ({"text": "done"}, {"agent": "other", "text": "done too"})))
     process = start("serve", "--port", "0", "--agents", "cards", "--model", model, *flags, folder=folder)
     assert process.stderr is not None

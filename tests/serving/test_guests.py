@@ -1,5 +1,7 @@
 """A caller with a token over MCP is who the token says, in both eras and beside others (C6, E3)."""
 
+import json
+import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
 from tests.serving.served import ERAS, SECONDS, bell, rung, text
 from tests.serving.site import TOKENS, caller, site, tables
 from tests.support.command import call
+from tests.support.runs import ledger_lines
 
 pytestmark = pytest.mark.requirement("C6", "E3")
 both = pytest.mark.parametrize("era", ERAS)
@@ -76,6 +79,40 @@ def test_a_session_is_of_who_began_it(address: str) -> None:
         refused = bob.post("/mcp", headers=session, json=listing)
         assert refused.status_code in (403, 404)
         assert "lone" not in refused.text
+
+
+BOASTING = Path(__file__).parents[1] / "support" / "boasting_server.py"
+
+
+@pytest.mark.requirement("A3")
+def test_nesting_over_processes_gives_a_guest_no_more(tmp_path: Path) -> None:
+    """Role, tokens and depth hold in the agent that they call, in the one below it, and in what these call elsewhere."""
+    replies = [
+        {"agent": "mid", "calls": [call("boaster__agent", task="a"), call("boaster__other", task="b")]},
+        {"agent": "mid", "calls": [call("agents__low", task="c")]},
+        {"agent": "mid", "text": "done"},
+        {"agent": "low", "calls": [call("boaster__agent", task="d"), call("boaster__other", task="e")]},
+        {"agent": "low", "text": "so far"},
+    ]
+    said = {"run": "r", "status": "finished", "stop_reason": "answered", "usage": {"input_tokens": 5}, "cost": {}}
+    (tmp_path / "script").write_text(json.dumps({task: [{"orchestrator/spent": said}] * 2 for task in "abde"}))
+    boaster = {"command": sys.executable, "args": [str(BOASTING), str(tmp_path / "told"), str(tmp_path / "script")]}
+    bounds = {"role": '"reader"', "limits": "{ tokens = 20000 }"}
+    toml = f'{tables(ann=bounds)}[policy]\nallow = ["boaster__*"]\n[roles.reader]\ntools = ["boaster__agent"]\n'
+    cards = {"mid": "tools: [boaster__*]\nagents: [low]", "low": "tools: [boaster__*]"}
+
+    async def main(address: str) -> list[Any]:
+        async with client(address, "2026-07-28", "ann") as ann:
+            limits: list[Any] = [{"tokens": 10**6, "depth": depth} for depth in (3, 1)]
+            return [await ann.call_tool("mid", TASK, meta={"orchestrator/limits": each}) for each in limits]
+
+    with site(tmp_path, toml, *replies, entries={"boaster": boaster}, **cards) as address:
+        deep, flat = anyio.run(main, address)
+    told = {line["task"]: line["orchestrator/limits"] for line in ledger_lines(tmp_path / "told")}
+    assert list(told) == ["a", "d"]
+    assert [each["depth"] for each in told.values()] == [2, 1]
+    assert max(each["tokens"] for each in told.values()) < 20_000
+    assert (text(deep), "does not offer" in text(flat)) == ("done", True)
 
 
 def test_a_run_that_goes_on_after_an_approval_is_one_of_those_at_once(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.support.command import Ended, call, orchestrator, record, servers, wr
 from tests.support.model_server import model_server, turn_of
 from tests.support.runs import ledger_lines
 
-pytestmark = pytest.mark.requirement("A3", "E3")
+pytestmark = pytest.mark.requirement("A3", "E3", "F1")
 
 BOASTING = Path(__file__).parents[1] / "support" / "boasting_server.py"
 LIMIT, OWN = 700_000, 110
@@ -86,6 +86,10 @@ def test_what_cannot_be_true_counts_as_the_whole_share_and_is_said_once(tmp_path
     assert ended.json["usage"]["input_tokens"] == 300 + 600 + 40
     assert ended.json["cost"]["amount"] == pytest.approx(0.25)
     assert ended.err.count("does not say what it used") == 1
+    spans = map(json.loads, (tmp_path / "home/traces/spans.jsonl").read_bytes().splitlines())
+    (facts,) = (span["attributes"] for span in spans if span["name"] == "invoke_workflow lone")
+    assert (facts["orchestrator.tree.input_tokens"], facts["orchestrator.own.input_tokens"]) == (940, 300)
+    assert facts["orchestrator.cost.amount"] == pytest.approx(0.25)
     shown = orchestrator("runs", "show", ended.json["run_id"], folder=tmp_path)
     assert (shown.code, shown.out.count("boaster__agent  honest done")) == (0, 1), shown.err
 
