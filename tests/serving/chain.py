@@ -1,6 +1,7 @@
 """Orchestrators that call each other's agents: each a process of its own, in a folder of its own."""
 
 import contextlib
+import json
 import socket
 import subprocess
 from collections.abc import Generator, Mapping
@@ -71,13 +72,19 @@ class Office:
         """Which tools were reached."""
         return ["cancelled" if "cancelled" in line else line["tool"] for line in ledger_lines(self.folder / "ledger")]
 
-    def run(self, *more: object) -> Ended:
-        return end(self.begin(*more))
+    @property
+    def spans(self) -> list[dict[str, Any]]:
+        """Those that no collector took, be it because there is none."""
+        file = self.folder / "home/traces/spans.jsonl"
+        return [json.loads(line) for line in file.read_bytes().splitlines()] if file.exists() else []
 
-    def begin(self, *more: object) -> subprocess.Popen[str]:
-        """A run of its first agent, under way."""
-        command = ["run", "the job", "--agent", next(iter(self.agents)), *self.arguments, "--json", *more]
-        return start(*command, folder=self.folder, env=self.env)
+    def run(self, *more: object) -> Ended:
+        return end(self.begin(*self.job, *more))
+
+    @property
+    def job(self) -> list[object]:
+        """The command that runs its first agent."""
+        return ["run", "the job", "--agent", next(iter(self.agents)), *self.arguments, "--json"]
 
     def command(self, *words: object) -> Ended:
         return orchestrator(*words, folder=self.folder, env=self.env)

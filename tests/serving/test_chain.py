@@ -80,39 +80,44 @@ def test_a_call_that_waits_three_processes_down_is_approved_at_the_top_after_all
         span.span_id: span for span in receiver.spans if span.scope != "mcp-python-sdk"
     }  # those tell of connections
     assert {span.trace_id for span in spans.values()} == {trace}
-    first, last = (span for span in spans.values() if span.name == f"invoke_workflow {next(iter(top.agents))}")
-    assert (first.parent_id, last.parent_id) == ("", first.span_id)
+    # A busy machine's collector may be too slow for the last ones, which are kept then.
+    found = [(span.parent_id, span.span_id, span.name, span.attributes) for span in spans.values()]
+    found += [(span["parentSpanId"], span["spanId"], span["name"], span["attributes"]) for span in top.spans]
+    first, last = (each for each in found if each[2] == f"invoke_workflow {next(iter(top.agents))}")
+    assert (first[0], last[0]) == ("", first[1])
     for name, count in usage.items():
-        assert last.attributes[f"orchestrator.tree.{name}"] == count
-        assert last.attributes[f"orchestrator.own.{name}"] == ended.json["own_usage"][name]
-    assert first.attributes["orchestrator.tree.model_calls"] == agents
+        assert last[3][f"orchestrator.tree.{name}"] == count
+        assert last[3][f"orchestrator.own.{name}"] == ended.json["own_usage"][name]
+    assert first[3]["orchestrator.tree.model_calls"] == agents
     names = {span.name for span in spans.values()}
     assert {"invoke_agent leaf", "invoke_agent mid", "invoke_agent top", "execute_tool fx__pay"} <= names
 
 
 @pytest.mark.requirement("A3", "F1")
 def test_a_tree_over_three_processes_is_one_branch_and_adds_up(tmp_path: Path) -> None:
-    with http_receiver() as receiver:
-        top, middle, inner = chain(tmp_path, pipe=True, env={"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint})
-        with serving(inner):
-            ended = top.run("--approve", "all")
+    """The sittings of those that waited for the yes lie below their first one, and the last one has all totals."""
+    top, middle, inner = chain(tmp_path, pipe=True)
+    with serving(inner):
+        ended = top.run("--approve", "all")
     assert ended.code == 0, ended.err
     assert inner.effects == ["pay"]
     usage = ended.json["usage"]
     assert usage["input_tokens"] + usage["output_tokens"] == 6 * TOKENS
     assert (usage["model_calls"], usage["tool_calls"]) == (6, 3)
-    spans, way = {span.span_id: span for span in receiver.spans}, [receiver.named("execute_tool fx__pay")]
-    while way[-1].parent_id:
-        way.append(spans[way[-1].parent_id])
+    spans = [span for office in (top, middle, inner) for span in office.spans]
+    assert {span["traceId"] for span in spans} == {ended.json["trace_id"]}
+    places = {span["spanId"]: span for span in spans}
+    way = [span for span in spans if span["name"] == "execute_tool fx__pay"]
+    while way[-1]["parentSpanId"]:
+        way.append(places[way[-1]["parentSpanId"]])
     called = [["execute_tool inner__leaf"], ["execute_tool inner__mid"], []]
     agents = [[f"invoke_agent {name}", f"invoke_workflow {name}"] for name in ("leaf", "mid", "top")]
     levels = [name for pair in zip(agents, called, strict=True) for names in pair for name in names]
-    assert [span.name for span in way[1:]] == levels
-    totals = {span.name: span.attributes for span in way if span.name.startswith("invoke_workflow")}
-    for number, facts in enumerate(totals.values(), 1):
+    assert list(dict.fromkeys(span["name"] for span in way[1:])) == levels
+    for number, name in enumerate(("leaf", "mid", "top"), 1):
+        *_, facts = (span["attributes"] for span in spans if span["name"] == f"invoke_workflow {name}")
         assert facts["orchestrator.tree.input_tokens"] == number * 2 * USAGE["input_tokens"]
         assert (facts["orchestrator.tree.model_calls"], facts["orchestrator.own.model_calls"]) == (2 * number, 2)
-    del middle
 
 
 def statuses(office: Office) -> list[str]:

@@ -69,14 +69,15 @@ def calling(folder: Path, below: Office, **more: Any) -> Office:
 
 @pytest.mark.requirement("A3", "H1")
 def test_a_reply_that_is_lost_is_collected_and_nothing_is_done_twice(tmp_path: Path) -> None:
-    inner = paying(tmp_path)
+    inner = paying(tmp_path, {"calls": [call("fx__wait", ms=300)]})
+    (inner.folder / "orchestrator.toml").write_text(f"{ALLOW}[serve]\nanswer_within = 0.1\n")
     with serving(inner), relay(inner.port, lose=lambda _: gate.lost == 0) as gate:
         ended = calling(tmp_path, inner, gateway=gate.port).run("--max-tokens", 100_000)
     assert ended.code == 0, ended.err
-    assert (gate.lost, len(gate.calls), inner.effects) == (1, 2, ["pay"])
+    assert (gate.lost, len(gate.calls), inner.effects) == (1, 2, ["pay", "wait"])
     first, second = ({**params["_meta"]} for params in gate.calls)
     assert first["orchestrator/key"] == second["orchestrator/key"]
-    assert (tokens(ended.json), ended.json["usage"]["tool_calls"]) == (4 * TOKENS, 2)
+    assert (tokens(ended.json), ended.json["usage"]["tool_calls"]) == (5 * TOKENS, 3)
     (found,) = runs_of(inner)
     assert found["trace_id"] == ended.json["trace_id"]
 
@@ -89,7 +90,7 @@ def test_a_caller_that_was_killed_finds_the_run_again(tmp_path: Path, pipe: bool
     top = calling(tmp_path, inner, pipe=pipe)
     pipe_of_bell = bell(inner.folder)
     with serving(*([] if pipe else [inner])):
-        begun = top.begin()
+        begun = top.begin(*top.job)
         with begun:
             anyio.run(rung, pipe_of_bell)
             begun.kill()
@@ -102,6 +103,24 @@ def test_a_caller_that_was_killed_finds_the_run_again(tmp_path: Path, pipe: bool
     (found,) = runs_of(inner)
     assert (found["status"], found["trace_id"]) == ("finished", ended.json["trace_id"])
     assert tokens(ended.json) == 5 * TOKENS == 2 * TOKENS + tokens(found)
+
+
+@pytest.mark.requirement("A3")
+def test_a_share_counts_whole_when_nobody_can_say_any_more_what_came_of_it(tmp_path: Path) -> None:
+    """The caller was killed in the middle of a call, and finds the other one gone: it may have used all of that."""
+    inner = paying(tmp_path, {"calls": [call("fx__hang", text="x")]})
+    top = calling(tmp_path, inner)
+    pipe = bell(inner.folder)
+    with serving(inner), top.begin(*top.job, "--max-tokens", 50_000) as begun:
+        anyio.run(rung, pipe)
+        begun.kill()
+        inner.kill()
+    os.close(pipe)
+    (row,) = top.command("runs", "--json").json
+    ended = top.command("resume", row["run_id"], "--json")
+    assert (ended.code, ended.json["stop_reason"]) == (3, "max_tokens"), ended.err
+    assert "unavailable" in ended.json["steps"][0]["actions"][0]["observation"]
+    assert tokens(ended.json) == TOKENS
 
 
 @pytest.mark.requirement("E4", "C7")

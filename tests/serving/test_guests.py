@@ -67,6 +67,20 @@ def test_each_sees_calls_and_spends_what_their_token_says(address: str, era: str
         assert http.get("/api/runs").json()["runs"] == []
 
 
+@both
+def test_the_same_key_of_two_guests_means_two_runs(address: str, era: str) -> None:
+    async def main() -> list[str]:
+        runs: list[str] = []
+        for name in ("ann", "bob"):
+            async with client(address, era, name) as opened:
+                done = await opened.call_tool("other", TASK, meta={"orchestrator/key": f"one of {era}"})
+                runs.append((done.meta or {})["orchestrator/spent"]["run"])
+        return runs
+
+    ann, bob = anyio.run(main)
+    assert ann != bob
+
+
 def test_a_session_is_of_who_began_it(address: str) -> None:
     told = {"accept": "application/json, text/event-stream"}
     about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -86,7 +100,7 @@ BOASTING = Path(__file__).parents[1] / "support" / "boasting_server.py"
 
 @pytest.mark.requirement("A3")
 def test_nesting_over_processes_gives_a_guest_no_more(tmp_path: Path) -> None:
-    """Role, tokens and depth hold in the agent that they call, in the one below it, and in what these call elsewhere."""
+    """Role, tokens and depth hold in the agent they call, in the one below it, and in what these call elsewhere."""
     replies = [
         {"agent": "mid", "calls": [call("boaster__agent", task="a"), call("boaster__other", task="b")]},
         {"agent": "mid", "calls": [call("agents__low", task="c")]},
@@ -108,11 +122,10 @@ def test_nesting_over_processes_gives_a_guest_no_more(tmp_path: Path) -> None:
 
     with site(tmp_path, toml, *replies, entries={"boaster": boaster}, **cards) as address:
         deep, flat = anyio.run(main, address)
-    told = {line["task"]: line["orchestrator/limits"] for line in ledger_lines(tmp_path / "told")}
-    assert list(told) == ["a", "d"]
-    assert [each["depth"] for each in told.values()] == [2, 1]
-    assert max(each["tokens"] for each in told.values()) < 20_000
-    assert (text(deep), "does not offer" in text(flat)) == ("done", True)
+    told = [(line["task"], line["orchestrator/limits"]) for line in ledger_lines(tmp_path / "told")]
+    assert [(task, each["depth"]) for task, each in told] == [("a", 2), ("d", 1)]
+    assert max(each["tokens"] for _, each in told) < 20_000
+    assert (text(deep), text(flat)) == ("done", "done")
 
 
 def test_a_run_that_goes_on_after_an_approval_is_one_of_those_at_once(tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ async def call_tool(ctx: Any, params: CallToolRequestParams) -> CallToolResult |
     meta = json.loads(json.dumps(json.loads(SCRIPT.read_text())[task][turn]).replace("{run}", run))
     if meta.pop("ask", False):
         return InputRequiredResult(input_requests={"sure": SURE}, request_state="s", _meta=meta)
-    return CallToolResult(content=[TextContent(type="text", text=f"{task} done")], _meta=meta)
+    error = meta.get("orchestrator/unbegun", False)
+    return CallToolResult(content=[TextContent(type="text", text=f"{task} done")], is_error=error, _meta=meta)
 
 
 class Boasting(Server[Any]):
