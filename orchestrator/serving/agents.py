@@ -32,9 +32,11 @@ from orchestrator.serving.calls import RUN_RESULT, Call, Calls, Context, Reply, 
 from orchestrator.serving.editions import Editions
 from orchestrator.serving.guests import Guest, current_guest
 from orchestrator.serving.offered import Offered
+from orchestrator.serving.polling import Polling, TaskParams
 from orchestrator.serving.request import key_of, options_of
 from orchestrator.serving.runs import NotTaken, Order, Runs
 from orchestrator.serving.sealed import Seals
+from orchestrator.serving.tasks import AFTER, EXTENSION, has_tasks
 from orchestrator.tools.arguments import ArgumentSchema, InvalidArguments
 
 COLLECT = Tool(
@@ -63,6 +65,7 @@ class Serving:
         self.runs = runs
         self.listening = ListenHandler(editions.listeners)
         self._calls = Calls(runs, editions.journal, Seals(store))
+        self.polling = Polling(runs, editions.journal, self._calls, self._card_of)
 
     @property
     def settings(self) -> Settings:
@@ -111,6 +114,8 @@ class Serving:
         order = Order(agent=card.name, task=task_text(card, arguments), options=options_of(meta, guest), key=key)
         # Another orchestrator waits as long as its own limits say.
         patience = float("inf") if key and wire.LIMITS in meta else self._patience
+        if has_tasks(ctx):
+            patience = min(patience, AFTER)
         call = Call(ctx=ctx, guest=guest, card=card, patience=patience, order=order)
         if key and meta.get(wire.CANCEL) is True:
             return await self._calls.call_off(call)
@@ -151,9 +156,12 @@ class AgentServer(Server[Any]):
             "orchestrator",
             version=__version__,
             on_list_tools=list_tools,
-            on_call_tool=serving.call,
             on_subscriptions_listen=serving.listening,
         )
+        self.add_request_handler("tools/call", CallToolRequestParams, serving.call)
+        for method, answer in serving.polling.methods().items():
+            self.add_request_handler(method, TaskParams, answer)
+        self.extensions[EXTENSION] = {}
         self.add_notification_handler(
             "notifications/initialized", NotificationParams, serving.editions.listeners.session
         )

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
-import anyio
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -24,12 +23,9 @@ from orchestrator.serving.agents import Serving
 from orchestrator.serving.guests import Guest, current_guest
 from orchestrator.serving.problems import problem
 from orchestrator.serving.request import smallest
-from orchestrator.serving.runs import Busy, Live, Order, Stopping
+from orchestrator.serving.runs import Busy, Order, Stopping
 from orchestrator.serving.watching import place_of, stream
 from orchestrator.tools.arguments import ArgumentSchema, InvalidArguments
-
-LOOK = 0.05
-"""Seconds between looks for a run that was begun just now."""
 
 MOST = 500
 """Runs of one list."""
@@ -120,7 +116,7 @@ class Api:
                 order.check((await self._runs.states(order.run))[order.run])
         live = self._runs.start(order, guest.runs)
         live.detached = True
-        await self._written(live)
+        await self._runs.written(live)
         headers = {"Location": f"/api/runs/{live.run}"}
         return _json(Begun(run_id=live.run), 202, headers)
 
@@ -183,13 +179,6 @@ class Api:
         if run not in states or states[root_of(run)].run.by != guest.name:
             raise UnknownRun(f"there is no run {run!r}; GET /api/runs lists yours")
         return run, states
-
-    async def _written(self, live: Live) -> None:
-        """Until the journal has the run. Raises what keeps it from being run."""
-        while await self._journal.row(live.run) is None:
-            with anyio.move_on_after(LOOK):  # watchers hear of an event before it is written, so the journal is asked
-                await live.wait()
-                break
 
 
 def _guarded(work: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:

@@ -21,7 +21,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from orchestrator.cards import AgentCard
-from orchestrator.errors import ConfigurationError, RunBusy
+from orchestrator.errors import ConfigurationError, RunBusy, UnknownRun
 from orchestrator.events import PublicEvent
 from orchestrator.runtime import wire
 from orchestrator.runtime.approvals import give_verdict
@@ -34,6 +34,7 @@ from orchestrator.serving.meter import Meter
 from orchestrator.serving.questions import can_ask, digests, request_for, told, verdict_of
 from orchestrator.serving.runs import Live, Order, Runs
 from orchestrator.serving.sealed import Seals, Unsealable, Waiting
+from orchestrator.serving.tasks import has_tasks, task
 from orchestrator.tasks import background
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ LINES = 100
 """Lines of progress that wait for a slow reader; newer ones are dropped."""
 
 Context = ServerRequestContext[Any, Any]
-Reply = CallToolResult | InputRequiredResult
+Reply = CallToolResult | InputRequiredResult | dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +96,20 @@ class Calls:
         while True:
             if not await self._wait(call, live):
                 live.detached = True
-                return _still_running(call, live.run)
+                return await self._later(call, live)
             if not await self._ask_now(call, live.run):
                 return await self._settle(call, live.run, dismissed)
             live = self._runs.go_on(live.run, live.by)
+
+    async def _later(self, call: Call, live: Live) -> Reply:
+        """The reply while the run goes on: a task, where the caller has those, or how to collect the answer."""
+        if call.order is None or not has_tasks(call.ctx):
+            return _still_running(call, live.run)
+        await self._runs.written(live)
+        row = await self._journal.row(live.run)
+        if row is None:
+            raise UnknownRun(f"run {live.run} did not begin; call again")
+        return {"resultType": "task", **task(row)}
 
     async def _wait(self, call: Call, live: Live) -> bool:
         """Waits for the run, and tells the caller how it goes. False: it takes longer than the caller waits.
@@ -134,12 +145,12 @@ class Calls:
         if not waiting:
             problem = f"run {run} was interrupted and can go on; make the same call again"
             return _plain(call, problem, run, meta, error=True)
-        if call.modern and dismissed.isdisjoint(each.call for each in waiting) and _answerable(call, waiting):
+        if call.modern and dismissed.isdisjoint(each.call for each in waiting) and answerable(call.ctx, waiting):
             state = self._seals.seal(Waiting(run=run, by=call.guest.name, asked=digests(states)))
             return InputRequiredResult(
                 input_requests={each.call: request_for(each) for each in waiting}, request_state=state, _meta=meta
             )
-        return _plain(call, "\n".join([*map(told, waiting), *_how(run, waiting)]), run, meta)
+        return _plain(call, how_to_decide(run, waiting), run, meta)
 
     async def _ask_now(self, call: Call, run: str) -> bool:
         """Asks a caller of the older protocol in the middle of its call; True when something was decided."""
@@ -148,9 +159,9 @@ class Calls:
         states = await self._runs.states(run)
         decided = False
         for waiting in pending(states):
-            if _answerable(call, [waiting]):
+            if answerable(call.ctx, [waiting]):
                 answer = await _elicited(call.ctx, waiting)
-                decided = await self._verdict(run, waiting, answer, call.guest.name) or decided
+                decided = await self.verdict(run, waiting, answer, call.guest.name) or decided
         return decided
 
     async def _decide(self, call: Call, order: Order, params: CallToolRequestParams) -> tuple[str, frozenset[str]]:
@@ -171,12 +182,12 @@ class Calls:
         for waiting in pending(states):
             answer = answers.get(waiting.call)
             if waiting.call in open_now and isinstance(answer, ElicitResult):
-                await self._verdict(sealed.run, waiting, answer, call.guest.name)
+                await self.verdict(sealed.run, waiting, answer, call.guest.name)
                 if answer.action == "cancel":
                     dismissed.add(waiting.call)
         return sealed.run, frozenset(dismissed)
 
-    async def _verdict(self, run: str, waiting: ApprovalRequest, answer: ElicitResult, by: str) -> bool:
+    async def verdict(self, run: str, waiting: ApprovalRequest, answer: ElicitResult, by: str) -> bool:
         """Writes down what a person said. False: it does not count, and the call waits on."""
         if (verdict := verdict_of(answer, waiting, by)) is None:
             return False
@@ -225,8 +236,9 @@ async def _elicited(ctx: Context, waiting: ApprovalRequest) -> ElicitResult:
     return await ctx.session.elicit_url(params.message, params.url, params.elicitation_id or waiting.call, related)
 
 
-def _answerable(call: Call, waiting: list[ApprovalRequest]) -> bool:
-    capabilities = call.ctx.session.client_capabilities
+def answerable(ctx: Context, waiting: list[ApprovalRequest]) -> bool:
+    """Whether this caller can put all of these to a person."""
+    capabilities = ctx.session.client_capabilities
     kinds: set[Literal["form", "url"]] = {"url" if "url" in (each.input or {}) else "form" for each in waiting}
     return all(can_ask(capabilities, kind) for kind in kinds)
 
@@ -236,13 +248,11 @@ def _still_running(call: Call, run: str) -> CallToolResult:
     return _plain(call, text, run, {})
 
 
-def _how(run: str, waiting: list[ApprovalRequest]) -> list[str]:
+def how_to_decide(run: str, waiting: list[ApprovalRequest]) -> str:
+    """What waits, and how a person decides where the caller cannot ask one."""
     lines = [f"  orchestrator approve {run} {each.call}        (or with --deny)" for each in waiting]
-    return [
-        f"waiting for approval: run {run}; a person decides with",
-        *lines,
-        f"then call {RUN_RESULT} for the answer.",
-    ]
+    waits = f"waiting for approval: run {run}; a person decides with"
+    return "\n".join([*map(told, waiting), waits, *lines, f"then call {RUN_RESULT} for the answer."])
 
 
 def _plain(call: Call, text: str, run: str, meta: Mapping[str, Any], *, error: bool = False) -> CallToolResult:

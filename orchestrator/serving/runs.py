@@ -23,6 +23,9 @@ from orchestrator.runtime.sittings import RunOptions, cancel_run, history
 from orchestrator.serving.editions import Editions
 from orchestrator.tasks import background
 
+LOOK = 0.05
+"""Seconds between looks for a run that was begun just now."""
+
 Watch = Callable[[PublicEvent], None]
 
 LAST_WORD = 1.0
@@ -151,6 +154,13 @@ class Runs:
     async def states(self, run: str) -> dict[str, RunState]:
         """A run and all below it as they stand. Raises `UnknownRun`."""
         return await history(self._journal, run)
+
+    async def written(self, live: Live) -> None:
+        """Until the journal has the run. Raises what keeps it from being run."""
+        while await self._journal.row(live.run) is None:
+            with anyio.move_on_after(LOOK):  # watchers hear of an event before it is written, so the journal is asked
+                await live.wait()
+                break
 
     async def leave(self, live: Live) -> None:
         """A caller will wait no more. The last one ends the run, down to the deepest agent.

@@ -14,6 +14,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "person": {"username": TEXT, "email": TEXT},
     "name": {"name": TEXT},
     "color": {"color": TEXT},
+    "confirm": {"confirm": {"type": "boolean"}},
+    "both": {"name": TEXT, "confirm": {"type": "boolean"}},
     "ok": {"ok": {"type": "boolean"}},
     "defaults": {
         "name": {"type": "string", "default": "John Doe"},

@@ -52,8 +52,16 @@ FORMS = {
     "test_input_required_result_multi_round": ["name", "color"],
     "test_input_required_result_tampered_state": ["ok"],
     "test_input_required_result_capabilities": ["name"],
+    "test_tool_with_task": ["name"],
+    "confirm_delete": ["confirm"],
+    "multi_input": ["both", "both"],
 }
-"""Agents whose tool asks a person, and which forms, one after the other."""
+"""Agents whose tool asks a person, and which forms: one after the other, `multi_input` all at once."""
+
+LONG = ("greet", "slow_compute", "failing_job")
+"""Agents that the suite calls to see which get a task; those that ask are in `FORMS`."""
+
+WAIT = {"calls": [call("fx__wait", ms=1500)]}
 
 CARDS = {
     "test_simple_text": f"tools: []\n{NOTHING}",
@@ -63,6 +71,10 @@ CARDS = {
     "json_schema_2020_12_tool": f"tools: []\ninput: {json.dumps(SCHEMA)}",
     "test_header_tool": f"tools: []\ninput: {json.dumps(REGION)}",
     **dict.fromkeys(FORMS, f"tools: [asker__ask]\n{NOTHING}"),
+    **dict.fromkeys(
+        ("test_tool_with_task", "confirm_delete", "multi_input"), "tools: [asker__ask, fx__wait]\ninput: {type: object}"
+    ),
+    **dict.fromkeys(LONG, "tools: [fx__wait, fx__hang]\ninput: {type: object}"),
     "test_elicitation": "tools: [asker__ask]\ninput: {type: object, properties: {message: {type: string}}}",
 }
 
@@ -74,9 +86,25 @@ def replies() -> Generator[dict[str, Any]]:
         yield {"agent": "test_tool_with_progress", "calls": [call("fx__look", text=text)]}
     yield {"agent": "test_tool_with_progress", "text": "looked twice"}
     for name, forms in FORMS.items():
-        for form in forms:
-            yield {"agent": name, "calls": [call("asker__ask", form=form)]}
-        yield {"agent": name, "text": "thank you"}
+        asks = [call("asker__ask", form=form) for form in forms]
+        if name in ("confirm_delete", "multi_input"):
+            yield {"agent": name, **WAIT}
+        for calls in [asks] if name == "multi_input" else [[each] for each in asks]:
+            yield {"agent": name, "calls": calls}
+        if name == "test_tool_with_task":
+            yield {"agent": name, **WAIT}
+        yield {"agent": name, "text": "thank you, Alice"}
+    yield {"agent": "failing_job", **WAIT}  # nothing more is recorded for it
+    for task, first in (
+        ("1", WAIT),
+        ("2", WAIT),
+        ("60", {"calls": [call("fx__hang", text="a")]}),
+        ("0", {"text": "0"}),
+    ):
+        yield {"agent": "slow_compute", "turn": 1, "task": f'"seconds": {task}', **first}
+    yield {"agent": "slow_compute", "turn": 2, "text": "done"}
+    yield {"agent": "greet", "turn": 1, "task": "sep-2243", "text": "Hello, sep-2243!"}
+    yield {"agent": "greet", "turn": 1, "text": "Hello!"}
 
 
 @pytest.fixture(scope="module")
