@@ -133,9 +133,13 @@ class Serving:
 
     async def _card_of(self, run: str, guest: Guest) -> AgentCard:
         """The card of a run of this caller; what is of others is not there for them. Raises `UnknownRun`."""
-        state = (await self.runs.states(run))[run]
-        card = self.offered.card(self.editions.now.orchestrator.cards.get(state.run.agent).tool_name, guest)
-        if card is None or state.run.by != guest.name:
+        if (live := self.runs.live(run)) is not None and live.agent:  # its journal may not know it yet
+            agent, by = live.agent, live.by
+        else:
+            started = (await self.runs.states(run))[run].run
+            agent, by = started.agent, started.by
+        card = self.offered.card(self.editions.now.orchestrator.cards.get(agent).tool_name, guest)
+        if card is None or by != guest.name:
             raise UnknownRun(f"there is no run {run!r}")
         return card
 

@@ -75,11 +75,13 @@ class Live:
     """A run that is driven here at this moment. `callers` is how many wait for it.
 
     `keyed`: they can come back with the same call. `detached`: it was said that the run goes on without them.
+    `agent` is whose run was begun here, "" for one that goes on: its journal tells.
     `parking`: they are gone, and it ends for now; who comes back goes on with it after that.
     """
 
     run: str
     by: str
+    agent: str = ""
     keyed: bool = False
     detached: bool = False
     parking: bool = False
@@ -208,7 +210,9 @@ class Runs:
         if (earlier := self._live.get(run)) is not None and not earlier.parking:
             return earlier
         self._take()
-        live = Live(run=run, by=by, keyed=order is not None and bool(order.key))
+        live = Live(run=run, by=by)
+        if order is not None:
+            live.agent, live.keyed = order.agent, bool(order.key)
         self._live[run] = live
         self._group.start_soon(partial(self._drive, live, order, earlier), name=f"run {run}")
         return live

@@ -175,9 +175,10 @@ def test_an_answer_counts_once_and_after_a_kill(tmp_path: Path) -> None:
 @both
 @pytest.mark.requirement("E3")
 def test_a_long_call_says_where_its_answer_will_be(tmp_path: Path, way: str, era: str) -> None:
+    """Also one that is told so before its journal has begun."""
     agents = {"lone": "tools: [fx__wait]"}
     replies = ({"calls": [call("fx__wait", ms=1500)]}, {"text": "at last"})
-    house = House.build(tmp_path, agents, *replies, settings="[serve]\nanswer_within = 0.2\n")
+    house = House.build(tmp_path, agents, *replies, settings="[serve]\nanswer_within = 0.01\n")
 
     async def main() -> tuple[CallToolResult, CallToolResult]:
         async with served(house, way, era) as client:
