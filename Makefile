@@ -81,7 +81,7 @@ jaeger:
 	else exec $(PYTHON) -m tests.support.jaeger; fi
 
 test: $(STAMP)
-	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

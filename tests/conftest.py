@@ -14,6 +14,9 @@ from hypothesis import settings
 OURS = ("ANTHROPIC_", "OPENAI_", "ORCHESTRATOR_", "OTEL_")
 """Variables that would change what a test does; each test starts without them."""
 
+SLOW = {"behaviour", "cli", "conformance", "doctor", "house", "servers", "serving", "tracing"}
+"""Folders whose tests start many processes."""
+
 CONNECTS = ("socket.connect", "socket.sendto", "socket.sendmsg")
 LOOKS_UP = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr")
 
@@ -71,6 +74,11 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
 
 def pytest_configure() -> None:
     sys.addaudithook(_watch)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts processes comes first, so that at the end no worker waits long for another."""
+    items.sort(key=lambda item: item.nodeid.split("/")[1] not in SLOW)
 
 
 @pytest.fixture(autouse=True)
