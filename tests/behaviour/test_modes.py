@@ -21,6 +21,7 @@ from orchestrator.testing import NullTracer, SqliteJournal, call
 from tests.behaviour.stage import Stage, allow
 from tests.behaviour.test_memory import LONG, pages
 from tests.support.model_server import ModelServer, model_server
+from tests.support.models import tables_of
 from tests.support.runs import card, cards
 
 TEAM = card("boss", tools=("fx__*",))
@@ -45,7 +46,7 @@ class Served(Stage):
 
     def open(self) -> Orchestrator:
         table = {"provider": "loopback", "base_url": self.url, "mode": self.mode, "weak": self.weak}
-        settings = self._settings.model_copy(update={"models": {"m": table}})
+        settings = self._settings.model_copy(update={"models": tables_of({"m": table})})
         options = Options(
             settings=settings,
             cards=cards(*self._team),

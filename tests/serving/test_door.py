@@ -159,7 +159,7 @@ def test_strangers_use_up_a_share_of_their_own(tmp_path: Path) -> None:
 
 def test_a_caller_who_was_away_has_a_full_share_and_no_more() -> None:
     now = 0.0
-    traffic = Traffic(2, 5, lambda: now)
+    traffic = Traffic(TrafficSettings(per_minute=2, at_once=5), lambda: now)
     assert traffic.enter("ann") == 0
     now = 3600.0
 
@@ -168,7 +168,7 @@ def test_a_caller_who_was_away_has_a_full_share_and_no_more() -> None:
 
 def test_who_was_away_longest_is_forgotten_first_unless_a_request_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.serving.traffic.CALLERS", 2)
-    traffic = Traffic(1, 5, lambda: 0.0)
+    traffic = Traffic(TrafficSettings(per_minute=1, at_once=5), lambda: 0.0)
     for caller_, ends in (("ann", False), ("bob", True), ("eve", True), ("sam", True)):
         assert traffic.enter(caller_) == 0
         if ends:
