@@ -12,6 +12,7 @@ from typing import Any
 from tests.support.command import (
     COMMAND,
     EFFECTS,
+    OFF,
     Ended,
     end,
     environment,
@@ -51,7 +52,7 @@ class Office:
         self.folder.mkdir(parents=True)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        entries: dict[str, Any] = {"fx": plain(EFFECTS, self.folder / "ledger"), **self.more}
+        entries: dict[str, Any] = {**OFF, "fx": plain(EFFECTS, self.folder / "ledger"), **self.more}
         if self.below is not None and self.pipe:
             env = {"ORCHESTRATOR_HOME": str(self.below.folder / "home"), **self.env}
             command = ["serve", "--stdio", *self.below.arguments]

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from tests.support.command import EFFECTS, end, plain, record, servers, start, write_cards
+from tests.support.command import EFFECTS, OFF, end, plain, record, servers, start, write_cards
 
 TOKENS = {name: f"token-of-{name}-0123456789" for name in ("ann", "bob", "sam")}
 
@@ -47,7 +47,7 @@ def open_site(
 ) -> tuple[subprocess.Popen[str], str]:
     (folder / "orchestrator.toml").write_text(toml)
     write_cards(folder, **(cards or {"lone": 'tools: ["fx__*"]', "other": "tools: []"}))
-    servers(folder / ".mcp.json", fx=plain(EFFECTS, folder / "ledger"), **entries)
+    servers(folder / ".mcp.json", fx=plain(EFFECTS, folder / "ledger"), **OFF, **entries)
     model = record(folder / "r.jsonl", *(replies or ({"text": "done"}, {"agent": "other", "text": "done too"})))
     process = start("serve", "--port", "0", "--agents", "cards", "--model", model, *flags, folder=folder)
     assert process.stderr is not None

@@ -13,17 +13,14 @@ import pytest
 from mcp.client import Client
 from mcp_types import ToolListChangedNotification
 
-from orchestrator.config import bundled_servers
 from tests.serving.served import ERAS, WAYS, House, bell, rung, served, text
 from tests.serving.site import caller, open_site, tables
-from tests.support.command import EFFECTS, call, end, plain, servers, wait_for_end, write_cards
+from tests.support.command import EFFECTS, OFF, call, end, plain, servers, wait_for_end, write_cards
 from tests.support.processes import give
 
 pytestmark = pytest.mark.requirement("E5")
 both = pytest.mark.parametrize(("way", "era"), WAYS)
 TASK = {"task": "x"}
-OFF = {name: {"command": "none", "disabled": True} for name in bundled_servers()}
-"""Nobody waits for servers of the package here."""
 REPLIES = ({"text": "first"}, {"agent": "more", "text": "another"})
 
 

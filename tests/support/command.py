@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.config import bundled_servers
+
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = Path(sys.executable).with_name("orchestrator")
 EFFECTS = Path(__file__).with_name("effects_server.py")
@@ -93,6 +95,10 @@ def record(file: Path, *lines: Mapping[str, Any]) -> str:
         written.append({"agent": agent, "turn": turns[agent], **line})
     file.write_text("".join(json.dumps(line) + "\n" for line in written))
     return f"scripted:{file}"
+
+
+OFF = {name: {"command": "none", "disabled": True} for name in bundled_servers()}
+"""The bundled servers, switched off: a test of other things need not start four processes more."""
 
 
 def servers(file: Path, **entries: Mapping[str, Any]) -> Path:
