@@ -125,8 +125,9 @@ def statuses(office: Office) -> list[str]:
 
 
 @pytest.mark.requirement("E3", "H1")
-@pytest.mark.parametrize("pipe", [False, True])
-@pytest.mark.parametrize("leave", ["cancelled", "parked", "killed"])
+@pytest.mark.parametrize(
+    ("leave", "pipe"), [("cancelled", False), ("cancelled", True), ("parked", False), ("killed", True)]
+)
 def test_what_is_cancelled_for_good_ends_three_processes_down(tmp_path: Path, leave: str, pipe: bool) -> None:
     """And what only parks or dies leaves runs that are found again by the same calls."""
     top, middle, inner = chain(tmp_path, pipe=pipe)

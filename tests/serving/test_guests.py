@@ -48,7 +48,7 @@ def test_each_sees_calls_and_spends_what_their_token_says(address: str, era: str
         async with AsyncExitStack() as stack:
             ann, bob, sam = [await stack.enter_async_context(client(address, era, name)) for name in TOKENS]
             assert [tool.name for tool in (await bob.list_tools()).tools] == ["other", "run_result"]
-            assert {"lone", "other", "analyst"} < {tool.name for tool in (await ann.list_tools()).tools}
+            assert {"lone", "other", "generalist"} < {tool.name for tool in (await ann.list_tools()).tools}
             stopped = await sam.call_tool("lone", TASK)
             assert stopped.meta["orchestrator/spent"]["stop_reason"] == "max_tokens"
             done = await ann.call_tool("lone", TASK)
