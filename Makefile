@@ -55,10 +55,10 @@ $(TOOLS)/uv/bin/uv:
 demo: export ORCHESTRATOR_HOME := $(CURDIR)/.demo/home
 demo: what-is-real $(STAMP)
 	@rm -rf .demo && mkdir -p .demo && cp -R examples .demo/examples
-	@case "$(MODEL)" in http*) $(BIN)/python examples/model_at.py "$(MODEL)" .demo/orchestrator.toml;; esac
+	@case "$(MODEL)" in http://*|https://*) $(BIN)/python examples/model_at.py "$(MODEL)" .demo/orchestrator.toml;; esac
 	@say() { printf '\n$$ orchestrator %s\n' "$$1"; }; code=0; \
 	say "run \"$(TASK)\""; \
-	$(BIN)/orchestrator run "$(TASK)" --workspace .demo --model "$(if $(filter http%,$(MODEL)),demo,$(MODEL))" < /dev/null || code=$$?; \
+	$(BIN)/orchestrator run "$(TASK)" --workspace .demo --model "$(if $(filter http://% https://%,$(MODEL)),demo,$(MODEL))" < /dev/null || code=$$?; \
 	while [ $$code -eq 4 ]; do \
 		printf '\n%s\n' "Nobody is there to ask, so the run is parked (exit code 4). A person says yes, and it goes on:"; \
 		say "approve last --all" && $(BIN)/orchestrator approve last --all || exit; \

@@ -14,8 +14,11 @@ from pathlib import Path
 
 def main(url: str, file: Path) -> None:
     url = url.rstrip("/")
-    with urllib.request.urlopen(f"{url}/models", timeout=30) as answer:
-        name = json.load(answer)["data"][0]["id"]
+    try:
+        with urllib.request.urlopen(f"{url}/models", timeout=30) as answer:
+            name = json.load(answer)["data"][0]["id"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise SystemExit(f"{url}/models does not list a model ({error}); the URL is where the API begins") from None
     table = [("provider", "local"), ("model", name), ("base_url", url)]
     lines = ["[models.demo]", *(f"{key} = {json.dumps(value)}" for key, value in table)]
     file.write_text("\n".join(lines) + "\n")

@@ -176,9 +176,8 @@ def _print_tree(states: "dict[str, RunState]", run: str, depth: int) -> None:
         for action in step.actions:
             mark = "✗" if action.is_error else "✓"
             print(f"{indent}  {mark} {_first_line(action.call.name)}  {_first_line(mask(action.observation))}")
-            if (
-                child := f"{run}/{action.call.id}"
-            ) in states:  # what another orchestrator calls its run is its own word
+            child = f"{run}/{action.call.id}"  # what another orchestrator calls its run is its own word
+            if child in states:
                 _print_tree(states, child, depth + 2)
 
 

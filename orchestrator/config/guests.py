@@ -3,13 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from orchestrator.config.table import Table
 from orchestrator.events import Limits
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class GuestLimits(Limits):
@@ -24,7 +21,7 @@ class GuestLimits(Limits):
     model_calls: int | None = Field(default=None, gt=0)
 
 
-class TokenSettings(_Table):
+class TokenSettings(Table):
     """`[serve.tokens.NAME]`: who holds the token is called NAME.
 
     The token is known by its `sha256`, or stands in the variable `env` of the environment. `agents` are globs over
@@ -45,7 +42,7 @@ class TokenSettings(_Table):
         return self
 
 
-class IssuerSettings(_Table):
+class IssuerSettings(Table):
     """`[serve.oauth]`: tokens of an authorization server, made for this `resource` (our address as clients know it).
 
     `roles` says which scope gives which role; the first scope of that table that a token has counts. A token without
@@ -61,7 +58,7 @@ class IssuerSettings(_Table):
     runs: int | None = Field(default=None, gt=0)
 
 
-class TrafficSettings(_Table):
+class TrafficSettings(Table):
     """`[serve.traffic]`: what one caller may send, and how long one may be waited for.
 
     `per_minute` requests, and `at_once` of them open, of one caller; `body` bytes of one request, which must be there

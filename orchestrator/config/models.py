@@ -4,16 +4,13 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from orchestrator.config.table import Table
 from orchestrator.messages import Mode
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class ModelPrices(_Table):
+class ModelPrices(Table):
     """US dollars for a million tokens."""
 
     input: Decimal = Field(ge=0)
@@ -23,7 +20,7 @@ class ModelPrices(_Table):
     reasoning: Decimal | None = Field(default=None, ge=0)
 
 
-class ModelSettings(_Table):
+class ModelSettings(Table):
     """A `[models.X]` table. `model` is the vendor's name of it (default: X); `provider` is the name in spans.
 
     A provider other than `openai`, `anthropic` and `ollama` needs `base_url`. `api` is the wire: Anthropic's for the

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
 from orchestrator.config.entries import EntryReader, ServerFile, add, read_mcp_config
 from orchestrator.config.folders import MCP_FILES, SETTINGS_FILE, bundled_servers
@@ -16,13 +16,10 @@ from orchestrator.config.parsers import parse_toml
 from orchestrator.config.report import mapping, read_document
 from orchestrator.config.secrets import looks_secret
 from orchestrator.config.servers import ServerSettings, secrets_of
+from orchestrator.config.table import Table
 from orchestrator.errors import ConfigurationError, Problem
 from orchestrator.events import Limits
 from orchestrator.masking import mask, names_secret
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class LimitSettings(Limits):
@@ -37,7 +34,7 @@ class LimitSettings(Limits):
     model_calls: int | None = Field(default=100, gt=0)
 
 
-class ToolSettings(_Table):
+class ToolSettings(Table):
     """`[tools]`: calls at once in a run, seconds that a call may take, and how many tools a model is shown one by one.
 
     Above `groups_above` tools it is shown groups, and finds what it needs; 0 shows all of them always.
@@ -50,7 +47,7 @@ class ToolSettings(_Table):
     result_tokens: int = Field(default=8000, ge=200)
 
 
-class MemorySettings(_Table):
+class MemorySettings(Table):
     """`[memory]`. `window_tokens` are what a request may have, its tools and instructions included; unset, what is
     known of the model's window, less the output. `notes` lets agents keep notes for later runs of the same user: in
     this workspace (true, or "project"), or in all of them ("user").
@@ -60,7 +57,7 @@ class MemorySettings(_Table):
     notes: bool | Literal["project", "user"] = False
 
 
-class PolicySettings(_Table):
+class PolicySettings(Table):
     """`[policy]`: globs over `server__tool` of what goes ahead, what is asked for and what is refused."""
 
     allow: tuple[str, ...] = ()
@@ -68,13 +65,13 @@ class PolicySettings(_Table):
     deny: tuple[str, ...] = ()
 
 
-class RoleSettings(_Table):
+class RoleSettings(Table):
     """`[roles.X]`: globs over `server__tool` of what a run in this role may call."""
 
     tools: tuple[str, ...]
 
 
-class JournalSettings(_Table):
+class JournalSettings(Table):
     """`[journal]`: seconds after which a run may be taken over from a process on another machine that has gone silent.
 
     A live process renews its claim three times in that time. One of the same machine is known to be dead at once.
@@ -93,7 +90,7 @@ def _expression(text: str) -> str:
     return text
 
 
-class TelemetrySettings(_Table):
+class TelemetrySettings(Table):
     """`[telemetry]`. Trace viewers colour and count by service, so each agent is one unless that is switched off.
 
     `trace_url` is the page of a trace, with `{trace_id}` in it; it is printed at the end of a run. `capture` puts what
@@ -108,7 +105,7 @@ class TelemetrySettings(_Table):
     mask_keys: tuple[Annotated[str, Field(pattern=r"[A-Za-z0-9]")], ...] = ()
 
 
-class ServeSettings(_Table):
+class ServeSettings(Table):
     """`[serve]`: where `serve` listens, and how long it waits.
 
     A call that takes longer than `answer_within` seconds is told where to collect its answer, and the run goes on; 0 is
@@ -125,7 +122,7 @@ class ServeSettings(_Table):
     traffic: TrafficSettings = TrafficSettings()
 
 
-class FileSettings(_Table):
+class FileSettings(Table):
     """What `orchestrator.toml` holds beside its servers.
 
     `fallback` are models to go on with when any other fails for good.

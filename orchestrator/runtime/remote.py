@@ -130,7 +130,9 @@ class Remote:
         self._grants[call.call.id] = grant
 
     def _found(self, call: str) -> CallState:
-        return next(each for each in self._recorder.state.calls if each.call.id == call)
+        found = self._recorder.state.find(call)
+        assert found is not None, "a call that is sent is in the state"
+        return found
 
 
 async def called_off(toolset: Toolset, states: Mapping[str, RunState]) -> None:

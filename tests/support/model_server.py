@@ -23,7 +23,7 @@ USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details":
 @dataclass
 class ModelServer:
     """`url` is what OPENAI_BASE_URL takes. `seen` are the bodies of all requests, `raw` the same as they came, `keys`
-    what came as a key."""
+    what came as a key. Without a `key` it lists its models for anyone, as most servers of one's own do."""
 
     url: str
     answer: Callable[[dict[str, Any]], Reply]
@@ -31,6 +31,7 @@ class ModelServer:
     raw: list[bytes] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     paths: set[str] = field(default_factory=set)
+    key: str = "sk-loopback"
 
     @property
     def env(self) -> dict[str, str]:
@@ -89,7 +90,8 @@ def model_server(answer: Callable[[dict[str, Any]], Reply]) -> Iterator[ModelSer
 
         def do_GET(self) -> None:
             """The list of models, which costs nothing; only for who has the key."""
-            right = "sk-loopback" in (self.headers.get("x-api-key"), self.headers.get("authorization", "")[7:])
+            given = self.headers.get("x-api-key"), self.headers.get("authorization", "")[7:]
+            right = not server.key or server.key in given
             listed = {"data": [{"id": "loop"}, {"id": "other"}, {"id": "dated-20250929"}]}
             content = json.dumps(listed if right else {"error": {"message": "wrong key"}}).encode()
             self.send_response((200 if self.path.partition("?")[0] == "/v1/models" else 404) if right else 401)
