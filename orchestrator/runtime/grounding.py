@@ -1,8 +1,8 @@
 """Whether a weak model may make a call: its arguments must come from the task or from a result.
 
 What is nearly a name that the task or a server gave is that name; an invented optional argument is left out; any other
-invention, a call that was made before, and a write that the task does not ask for are withheld. Pure: all of it is read
-from the state.
+invention, a call that was made before, and a write that the task does not ask for are withheld. What other agents found
+and passed on is a result, and asks for nothing. Pure: all of it is read from the state.
 """
 
 import re
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from orchestrator.events import Effect
 from orchestrator.models.repair import is_list, is_object
+from orchestrator.runtime.plans import apart
 from orchestrator.runtime.runstate import RunState
 from orchestrator.tools.arguments import canonical
 
@@ -34,6 +35,8 @@ _GREETING = re.compile(
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
 _TOOL = re.compile(r"(?<=- )[\w-]+__[\w-]+(?= \{)")  # beside what it told, as specialists pass it on
 _FILE = re.compile(r"[\w-]+\.\w{2,5}\b")
+_PATH = re.compile(r"(?<![\w./-])[\w./-]+\.\w{2,5}\b")
+_OF_FILES: Final = frozenset(("path", "file", "filename"))
 _SEPARATOR = re.compile(r"[,;:\n\"'()\[\]{}|?!]|\. ")
 _TIME = re.compile(r"(\d{1,2}):(\d{2})(?::00)?")
 _RELATIVE = re.compile(
@@ -60,6 +63,14 @@ _REFUSED = r"(?<!not )(?<!n't )(?<!never )(?<!without )"
 
 
 @dataclass(frozen=True, slots=True)
+class Withheld:
+    """Why a call is not sent. `mendable`: another value could be said, but not another call."""
+
+    reason: str
+    mendable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """What the run was told: all of it as text, and the names in it. `refused`: values that a server did not take."""
 
@@ -77,12 +88,13 @@ class Known:
 def known(state: RunState) -> Known:
     """The task without its greetings, and every observation; an error's without the arguments that led to it. The name
     of a tool that told something to another agent is no value."""
-    task = _TOOL.sub(" ", _GREETING.sub(" ", state.run.task))
-    told: list[str] = []
+    asked, given = apart(state.run.task)
+    task = _GREETING.sub(" ", asked)
+    told = [_TOOL.sub(" ", given)]
     refused: set[str] = set()
     for step in state.steps:
         for action in step.actions:
-            if action.error == WITHHELD:
+            if action.arguments is None:  # it was never sent, so that its observation says what the model said
                 continue
             text = action.observation
             for value in _leaves(action.arguments) if action.is_error else ():
@@ -101,14 +113,14 @@ def is_told(text: str, told: str) -> bool:
 
 def grounded(
     state: RunState, name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any], effect: Effect
-) -> dict[str, Any] | str:
+) -> dict[str, Any] | Withheld:
     """The arguments to send, or why the call is withheld."""
     told = known(state)
     if effect == "agent":
         prose = " ".join(str(value) for value in _leaves(arguments))
-        return dict(arguments) if _numbers_in(prose, told.text) else "its task holds numbers that nobody gave"
+        return dict(arguments) if _numbers_in(prose, told.text) else Withheld("its task holds numbers that nobody gave")
     if effect != "read" and not _asked_for(name, told.task):
-        return f"the task does not ask for {name}"
+        return Withheld(f"the task does not ask for {name}")
     sent: dict[str, Any] = {}
     invented: list[str] = []
     for key, value in arguments.items():
@@ -120,11 +132,22 @@ def grounded(
         elif (found := _from(value, told)) is not None:
             sent[key] = found[0]
         elif key in schema.get("required", ()):
-            invented.append(f"{key} {value!r}")
+            invented.extend(_inventions(key, value, told))
     if invented:
-        return f"neither the task nor a result says {', '.join(invented)}"
+        return Withheld(f"neither the task nor a result says {', '.join(invented)}", mendable=True)
     made = {canonical(a.arguments) for step in state.steps for a in step.actions if a.call.name == name and a.arguments}
-    return f"{name} was called with these arguments before" if canonical(sent) in made else sent
+    return Withheld(f"{name} was called with these arguments before") if canonical(sent) in made else sent
+
+
+def _inventions(key: str, value: Any, told: Known) -> list[str]:
+    """Those parts of an argument that come from nowhere, each by its own name; of a file, with those there are."""
+    if is_object(value):
+        return [each for name, part in value.items() for each in _inventions(f"{key}.{name}", part, told)]
+    if _from(value, told) is not None:
+        return []
+    files = dict.fromkeys(_PATH.findall(told.text)) if _words_of(key.rpartition(".")[2])[-1] in _OF_FILES else ()
+    known = ", ".join(file for file in files if guess_type(file)[0])
+    return [f"{key} {value!r}{f' (it speaks of {known})' if known else ''}"]
 
 
 def _is_fixed(part: Any, value: Any) -> bool:

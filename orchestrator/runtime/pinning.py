@@ -10,6 +10,7 @@ from orchestrator.events import MemoryPinned
 from orchestrator.memory.pins import LONGEST, Pin, Source, about_of, held, replaced
 from orchestrator.runtime import wire
 from orchestrator.runtime.builtin import BuiltIn, Unanswerable
+from orchestrator.runtime.plans import apart
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.tree import Caller
 
@@ -48,10 +49,10 @@ def pin(recorder: Recorder, text: str, source: Source) -> None:
 
 def pin_words(recorder: Recorder, task: str, earlier: Sequence[str]) -> None:
     """Pins what a person's words hold of constraints: those of the task, and before them what still holds of what was
-    said earlier in the conversation."""
+    said earlier in the conversation. Results that came along with the task are nobody's words."""
     for each in held(earlier, "earlier"):
         _note(recorder, each)
-    for each in held([task], before=recorder.state.pins):
+    for each in held([apart(task)[0]], before=recorder.state.pins):
         _note(recorder, each)
 
 

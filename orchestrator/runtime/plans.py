@@ -18,6 +18,8 @@ REVISIONS: Final = 3
 FAILED: Final = "plan_failed"
 """The kind of error of a plan with a step that failed or could not run."""
 
+_RESULTS: Final = "Results so far:"
+
 PLAN_FIRST: Final = "Begin with a plan: call `plan` before anything else. A plan of one step is fine."
 
 
@@ -65,9 +67,15 @@ def arguments(state: RunState, call: CallState) -> Mapping[str, Any]:
     results = finished(state) | {each.step.id: each for each in state.calls if each.step is not None}
     given = [f"[{need}] {results[need].observation}" for need in call.step.needs if need in results]
     whole = f"The whole job, of which this is a part: {state.opening}" if is_led(state) else ""
-    parts = (call.step.arguments.get("context", ""), whole, "\n".join(["Results so far:", *given]) if given else "")
+    parts = (call.step.arguments.get("context", ""), whole, "\n".join([_RESULTS, *given]) if given else "")
     context = "\n\n".join(part for part in parts if part)
     return {**call.step.arguments, **({"context": context} if context else {})}
+
+
+def apart(task: str) -> tuple[str, str]:
+    """What an agent was asked to do, and the results of other steps that came along with it."""
+    asked, _, given = f"\n{task}".partition(f"\n{_RESULTS}\n")
+    return asked[1:], given
 
 
 def report(state: RunState, plan: CallState) -> tuple[str, str | None]:

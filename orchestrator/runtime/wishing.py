@@ -8,7 +8,7 @@ from orchestrator.models.lenient import is_object
 from orchestrator.runtime import plans, words
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.calls import Refused, Wish
-from orchestrator.runtime.grounding import WITHHELD, grounded
+from orchestrator.runtime.grounding import WITHHELD, Withheld, grounded
 from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.runstate import CallState
@@ -132,11 +132,14 @@ class Wishing:
         self._recorder.note(HookApplied, hook=name, moment="acting", decision=decision, call=call.call.id, **facts)
 
     def _grounded(self, wish: Wish | Refused) -> Wish | Refused:
-        """A weak model's call with what it was told, or none."""
+        """A weak model's call with what it was told, or none. A specialist, which nobody can ask, may mend its call."""
         if not self._agent.model.codec.weak or isinstance(wish, Refused) or wish.offer.server.name == BUILTIN:
             return wish
         offer = wish.offer
-        sent = grounded(self._recorder.state, offer.name, wish.arguments, offer.tool.input_schema, offer.effect)
-        if isinstance(sent, str):
-            return Refused(error=WITHHELD, observation=results.failure(offer.name, sent))
+        state = self._recorder.state
+        sent = grounded(state, offer.name, wish.arguments, offer.tool.input_schema, offer.effect)
+        if isinstance(sent, Withheld):
+            mends = sent.mendable and state.run.parent is not None
+            error = "invalid_arguments" if mends else WITHHELD
+            return Refused(error=error, observation=results.failure(offer.name, sent.reason))
         return Wish(offer=offer, arguments=sent)

@@ -165,6 +165,20 @@ def test_after_an_error_a_specialist_tries_again(tmp_path: Path) -> None:
         assert stage.effects == {"fail": 1, "look": 1, "pay": 1}
 
 
+def test_a_specialist_is_told_what_it_invented(tmp_path: Path) -> None:
+    def reply(body: Mapping[str, Any]) -> str:
+        system, last = said(body)
+        if not system.startswith("You are store") or not allowed(body):
+            return team(SPLIT)(body)
+        if "says text 'Mallory'" in last:
+            return in_words("json", "fx__look", text="order 17")
+        return DONE if "look" in last else in_words("json", "fx__look", text="Mallory")
+
+    with served(tmp_path, reply, BOSS, STORE, BANK) as (stage, _):
+        assert stage.run(JOB).status == "finished"
+        assert stage.effects == {"look": 1, "pay": 1}
+
+
 def test_a_specialist_that_found_nothing_does_not_say_that_it_did(tmp_path: Path) -> None:
     store = card("store", tools=("fx__fail",), description="Knows orders.")
     with served(tmp_path, eager, BOSS, store, BANK) as (stage, server):
