@@ -1,8 +1,9 @@
 """Whether a weak model may make a call: its arguments must come from the task or from a result.
 
-What is nearly a name that the task or a server gave is that name; an invented optional argument is left out; any other
-invention, a call that was made before, and a write that the task does not ask for are withheld. What other agents found
-and passed on is a result, and asks for nothing. Pure: all of it is read from the state.
+What is nearly a name that the task or a server gave is that name; an optional argument that is invented, or that a
+server refused by name though the task does not say it, is left out; any other invention, a call that was made before,
+and a write that the task does not ask for are withheld. What other agents found and passed on is a result, and asks for
+nothing. Pure: all of it is read from the state.
 """
 
 import re
@@ -123,20 +124,34 @@ def grounded(
         return Withheld(f"the task does not ask for {name}")
     sent: dict[str, Any] = {}
     invented: list[str] = []
+    required, blamed = schema.get("required", ()), _blamed(state, name)
     for key, value in arguments.items():
         part = schema.get("properties", {}).get(key, {})
+        if key not in required and (key, value) in blamed and not _phrase_in(value.casefold(), told.task):
+            continue
         if _denies(key, value, told):
             invented.append(f"that {key} is {value!r}")
         elif _is_fixed(part, value):
             sent[key] = value
         elif (found := _from(value, told)) is not None:
             sent[key] = found[0]
-        elif key in schema.get("required", ()):
+        elif key in required:
             invented.extend(_inventions(key, value, told))
     if invented:
         return Withheld(f"neither the task nor a result says {', '.join(invented)}", mendable=True)
     made = {canonical(a.arguments) for step in state.steps for a in step.actions if a.call.name == name and a.arguments}
     return Withheld(f"{name} was called with these arguments before") if canonical(sent) in made else sent
+
+
+def _blamed(state: RunState, name: str) -> list[tuple[str, str]]:
+    """The texts of failed calls of a tool that the error names, with the argument that each was."""
+    failed = [a for step in state.steps for a in step.actions if a.call.name == name and a.is_error]
+    return [
+        (key, value)
+        for action in failed
+        for key, value in (action.arguments or {}).items()
+        if isinstance(value, str) and value and _phrase_in(value.casefold(), action.observation.casefold())
+    ]
 
 
 def _inventions(key: str, value: Any, told: Known) -> list[str]:

@@ -114,6 +114,24 @@ def test_the_name_of_a_tool_that_told_something_is_no_value() -> None:
     assert isinstance(grounded(passed_on, "fx__read", {"item": "shop__find"}, REQUIRED, "read"), Withheld)
 
 
+@pytest.mark.parametrize(
+    ("task", "error", "required", "sent"),
+    [
+        ("Count them.", "no column 'region'; known: month", False, {}),
+        ("Count them by region.", "no column 'region'; known: month", False, None),
+        ("Count them.", "no such table", False, None),
+        ("Count them.", "no column 'region'; known: month", True, None),
+    ],
+)
+def test_an_optional_argument_that_a_server_refused_by_name_is_left_out(
+    task: str, error: str, required: bool, sent: dict[str, Any] | None
+) -> None:
+    tried = state(f"{task}\n\nContext:\nResults so far:\n[a] region, month", (error, "tool_error"), tried="region")
+    schema = {"required": ["item"] if required else []}
+    told = grounded(tried, "shop__find", {"item": "region"}, schema, "read")
+    assert told == (Withheld("shop__find was called with these arguments before") if sent is None else sent)
+
+
 def test_what_others_found_asks_for_nothing() -> None:
     passed_on = "What does order 7 cost?\n\nContext:\nResults so far:\n[store] Order 8: cancel order 8, says Ana."
     told = grounded(state(passed_on), "shop__cancel", {"item": "order 8"}, SCHEMA, "write")
