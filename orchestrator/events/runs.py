@@ -10,6 +10,7 @@ class RunStarted(Event):
 
     `weights` are how its model counts tokens, as far as that was known then; empty for what nobody knew.
     `plan` is the card's, `never` where no plan can be made; `led`: a weak model's team, which code leads by a plan.
+    `part`: it is a step of such a plan, whose answer is what a weak model found, without words of its own.
     `earlier` is what was said before it in the conversation that it is part of, as its model reads it.
     """
 
@@ -30,6 +31,7 @@ class RunStarted(Event):
     by: str = ""
     weights: tuple[float, ...] = ()
     plan: PlanMode | Literal["led"] = "never"
+    part: bool = False
     earlier: str = ""
 
 

@@ -17,6 +17,7 @@ from orchestrator.runtime import reviewing
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.hooks import Moment, Redirect, Replace, Veto
 from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.plans import has_found
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.runstate import Finish
 from orchestrator.runtime.tree import Tree
@@ -66,7 +67,7 @@ class Ending:
         """
         state, reviewer = self._recorder.state, self._agent.offered.reviewer
         answer = state.answer or ""
-        if state.reviewed:
+        if state.reviewed or has_found(state) is not None:  # what was found is no text that could be mended
             return True
         if state.review is not None:
             accepted, text = reviewing.verdict(state.review)

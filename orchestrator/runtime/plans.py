@@ -7,6 +7,7 @@ other call. It acts once the steps that it needs have good results; what needs a
 from collections.abc import Mapping
 from typing import Any, Final
 
+from orchestrator.models.lenient import dump
 from orchestrator.runtime.runstate import CallState, RunState
 
 PLAN: Final = "plan"
@@ -19,6 +20,8 @@ FAILED: Final = "plan_failed"
 """The kind of error of a plan with a step that failed or could not run."""
 
 _RESULTS: Final = "Results so far:"
+_LONGEST_FACT: Final = 2_000  # characters of a result
+_LONGEST_ERROR: Final = 500
 
 PLAN_FIRST: Final = "Begin with a plan: call `plan` before anything else. A plan of one step is fine."
 
@@ -57,8 +60,7 @@ def is_good(call: CallState) -> bool:
 
 def finished(state: RunState) -> dict[str, CallState]:
     """The steps of this run's earlier plans that have good results, by id."""
-    actions = (action for step in state.steps for action in step.actions)
-    return {action.step.id: action for action in actions if action.step is not None and is_good(action)}
+    return {action.step.id: action for action in _actions(state) if action.step is not None and is_good(action)}
 
 
 def arguments(state: RunState, call: CallState) -> Mapping[str, Any]:
@@ -76,6 +78,35 @@ def apart(task: str) -> tuple[str, str]:
     """What an agent was asked to do, and the results of other steps that came along with it."""
     asked, _, given = f"\n{task}".partition(f"\n{_RESULTS}\n")
     return asked[1:], given
+
+
+def results(state: RunState) -> list[str]:
+    """Every good result of a run, each with what was asked for."""
+    good = [action for action in _actions(state) if action.error is None]
+    return [f"- {a.call.name} {_asked(a)}: {a.observation[:_LONGEST_FACT]}" for a in good if not a.plan]
+
+
+def _actions(state: RunState) -> list[CallState]:
+    return [action for step in state.steps for action in step.actions]
+
+
+def _asked(action: CallState) -> str:
+    """What was asked for, without what else an agent's step of a plan was told."""
+    return action.call.arguments if action.step is not None else dump(dict(action.arguments or {})).decode()
+
+
+def has_found(state: RunState) -> bool | None:
+    """Whether a weak model that was given a part of a job, and is done with it, found anything; None while it is not
+    done, where it tried nothing, and of any other run, so that it says something in words.
+
+    On a part of a job its words may hold what it does not know of the rest, and they hide that nothing worked.
+    """
+    return bool(results(state)) if state.run.part and state.ready and _actions(state) else None
+
+
+def findings(state: RunState) -> str:
+    """The answer of a run that `has_found` something, or nothing."""
+    return "\n".join(results(state)) or f"found nothing. {_actions(state)[-1].observation[:_LONGEST_ERROR]}"
 
 
 def report(state: RunState, plan: CallState) -> tuple[str, str | None]:

@@ -12,13 +12,11 @@ from orchestrator.memory.tokens import estimate
 from orchestrator.memory.window import PIN_SHARE, PINNED, beginning, shown_task
 from orchestrator.messages import UserMessage
 from orchestrator.models.base import Codec, ToolSpec
-from orchestrator.models.lenient import dump
 from orchestrator.runtime.narrowing import closed
-from orchestrator.runtime.plans import PLAN, is_led, must_plan
-from orchestrator.runtime.runstate import CallState, RunState
+from orchestrator.runtime.plans import PLAN, is_led, must_plan, results
+from orchestrator.runtime.runstate import RunState
 from orchestrator.runtime.state import apply
 
-_LONGEST_FACT = 2_000  # characters of a result
 _LEAST_SHARE = 40  # tokens of a result, below which it says nothing
 _LEAST_ROOM = 200  # tokens that a request apart is made from, however small its bound
 
@@ -120,17 +118,6 @@ def _shares(found: Sequence[str], room: int) -> list[str]:
     kept = found[-max(1, room // share) :]
     gap = [f"[{len(found) - len(kept):,} older results are left out]"] if len(kept) < len(found) else []
     return [*gap, *(beginning(text, share) for text in kept)]
-
-
-def results(state: RunState) -> list[str]:
-    """Every good result of a run, each with what was asked for."""
-    good = [action for step in state.steps for action in step.actions if action.error is None]
-    return [f"- {a.call.name} {_asked(a)}: {a.observation[:_LONGEST_FACT]}" for a in good if not a.plan]
-
-
-def _asked(action: CallState) -> str:
-    """What was asked for, without what else an agent's step of a plan was told."""
-    return action.call.arguments if action.step is not None else dump(dict(action.arguments or {})).decode()
 
 
 class Wire(NamedTuple):

@@ -18,10 +18,9 @@ from orchestrator.runtime.ledger import Amount, Ledger, amount_of
 from orchestrator.runtime.loop import Loop
 from orchestrator.runtime.offered import Offered, specs_of
 from orchestrator.runtime.pinning import pin, pin_words
-from orchestrator.runtime.plans import is_led
+from orchestrator.runtime.plans import findings, has_found, is_led
 from orchestrator.runtime.recorder import Recorder
 from orchestrator.runtime.remote import DEEPEST, called_off
-from orchestrator.runtime.requests import results
 from orchestrator.runtime.result import status_of, totals
 from orchestrator.runtime.runstate import RunState
 from orchestrator.runtime.state import fold
@@ -42,8 +41,8 @@ ModelsFor = Callable[[AgentCard], Sequence[Choice]]
 class Launch:
     """What a run is started with. `limits` are the agent's own; those of its callers hold as well.
 
-    `fork` is what another run did, for one that goes on from there. `pins` must hold all the time. `earlier` was said
-    before in its conversation; `said` are the user's own words of it.
+    `fork` is what another run did, for one that goes on from there. `pins` must hold all the time. `part`: it is one
+    of a job that code leads. `earlier` was said before in its conversation; `said` are the user's own words of it.
     """
 
     run: str
@@ -55,6 +54,7 @@ class Launch:
     settings: bytes | None = None
     fork: Fork | None = None
     pins: Sequence[str] = ()
+    part: bool = False
     earlier: str = ""
     said: Sequence[str] = ()
 
@@ -77,12 +77,22 @@ class Runner:
         tree = caller.tree
         run = f"{caller.run}/{caller.call}"
         limits = card.limits.model_copy(update={"steps": card.limits.steps or self._steps})
-        launch = Launch(run=run, task=task, limits=limits, parent=caller.run, call=caller.call, depth=caller.depth + 1)
+        launch = Launch(
+            run=run,
+            task=task,
+            limits=limits,
+            parent=caller.run,
+            call=caller.call,
+            depth=caller.depth + 1,
+            part=card.output is None and is_led(tree.states[caller.run]),
+        )
         with about(run, tree.trace.trace_id):
             await self._run(tree, card, launch, caller.ledger, caller.roles)
         answer = answer_of(card, run, tree.below(run))
-        said = not answer.is_error and not answer.parked and answer.content is None
-        return _found(card, answer, tree.states[run]) if said and is_led(tree.states[caller.run]) else answer
+        state = tree.states[run]
+        if has_found(state) is False and answer.text == findings(state):  # and not what a hook put in its place
+            return replace(answer, text=f"agent {card.name} {answer.text}", is_error=True)
+        return answer
 
     async def _run(
         self, tree: Tree, card: AgentCard, launch: Launch, outer: Ledger | None, roles: tuple[str, ...]
@@ -166,6 +176,7 @@ class Runner:
             depth=launch.depth,
             role=tree.role,
             by=tree.by or os_user(),
+            part=launch.part,
             earlier=launch.earlier,
             limits=launch.limits,
             model=agent.model.name,
@@ -249,16 +260,6 @@ def outcome_of(run: str, states: Mapping[str, RunState]) -> RunOutcome:
         error=end.kind if isinstance(end, RunFailed) else None,
         message=end.error if isinstance(end, RunFailed) else "",
     )
-
-
-def _found(card: AgentCard, answer: Answer, state: RunState) -> Answer:
-    """What a weak model found, in place of its words: on a part of a job they may hold what it does not know of the
-    rest, and they hide that nothing worked."""
-    if found := results(state):
-        return replace(answer, text="\n".join(found))
-    if tried := [action for step in state.steps for action in step.actions]:
-        return replace(answer, text=f"agent {card.name} found nothing. {tried[-1].observation[:500]}", is_error=True)
-    return answer
 
 
 def _spent(states: Iterable[RunState]) -> Amount:

@@ -37,7 +37,7 @@ from orchestrator.memory.conversation import opening
 from orchestrator.messages import Cost, ToolCall, Usage, UserMessage
 from orchestrator.runtime.answering import apply_call
 from orchestrator.runtime.partial import partial_answer
-from orchestrator.runtime.plans import due, is_led, must_plan
+from orchestrator.runtime.plans import due, findings, has_found, is_led, must_plan
 from orchestrator.runtime.replying import apply_model
 from orchestrator.runtime.runstate import Act, CallState, Done, Fail, Finish, RunState, Step, Stop, Think, Wait
 from orchestrator.runtime.verdicts import apply_person
@@ -69,6 +69,8 @@ def decide(state: RunState) -> Step:
         return Fail(state.failure.kind, state.failure.error)
     if (tripped := state.breakers.tripped) is not None:
         return Stop(*tripped)
+    if has_found(state) is not None:
+        return Finish("finished", "answered", findings(state))
     if state.ready:
         return _think(state, closing=True)
     limit = state.run.limits.steps
@@ -182,7 +184,7 @@ def _apply_check(state: RunState, event: CheckEvent) -> RunState:
 
 def _sent_back(state: RunState, text: str) -> RunState:
     """The answer is none: its model is told why."""
-    return state._replace(messages=(*state.messages, UserMessage(text=text)), answer=None)
+    return state._replace(messages=(*state.messages, UserMessage(text=text)), answer=None, ready=False)
 
 
 def _hooked(state: RunState, event: HookApplied) -> RunState:

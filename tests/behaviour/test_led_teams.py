@@ -12,7 +12,7 @@ import pytest
 from orchestrator import Limits
 from orchestrator.cards import AgentCard
 from orchestrator.models.base import Mode
-from orchestrator.runtime.hooks import Decision, Moment, Redirect
+from orchestrator.runtime.hooks import Decision, Moment, Redirect, Replace
 from tests.behaviour.stage import allow
 from tests.behaviour.test_modes import Served, in_words, requests
 from tests.support.model_server import ModelServer, model_server
@@ -163,6 +163,36 @@ def test_after_an_error_a_specialist_tries_again(tmp_path: Path) -> None:
     with served(tmp_path, eager, BOSS, store, BANK) as (stage, _):
         assert stage.run(JOB).status == "finished"
         assert stage.effects == {"fail": 1, "look": 1, "pay": 1}
+
+
+def test_a_specialist_is_not_asked_for_words(tmp_path: Path) -> None:
+    with served(tmp_path, team(SPLIT), BOSS, STORE, BANK) as (stage, server):
+        result = stage.run(JOB)
+        assert (result.usage.model_calls, result.own_usage.model_calls) == (6, 2)
+        assert all(allowed(body) for body in server.seen[:-1])
+        store, _bank = [action for action in result.steps[0].actions if action.run_id]
+        assert store.observation == '- fx__look {"text":"order 17"}: look order 17 done'
+
+
+@pytest.mark.parametrize(
+    ("decision", "calls", "observation"),
+    [
+        (Redirect("Look again."), 3, '- fx__look {"text":"order 17"}: look order 17 done'),
+        (Replace(answer="Nothing to see."), 2, "Nothing to see."),
+    ],
+)
+def test_a_hook_judges_what_a_specialist_found(
+    tmp_path: Path, decision: Decision, calls: int, observation: str
+) -> None:
+    async def judge(moment: Moment) -> Decision | None:
+        return decision if (moment.kind, moment.agent, moment.step) == ("finishing", "store", 2) else None
+
+    store = card("store", tools=("fx__fail", "fx__look"), description="Knows orders.")
+    with served(tmp_path, team(SPLIT), BOSS, store, BANK) as (stage, server):
+        result = stage.run(JOB, hooks=[judge])
+        found = next(action for action in result.steps[0].actions if action.run_id)
+        assert (result.status, found.is_error, found.observation) == ("finished", False, observation)
+        assert sum(said(body)[0].startswith("You are store") for body in server.seen) == calls
 
 
 def test_a_specialist_is_told_what_it_invented(tmp_path: Path) -> None:
