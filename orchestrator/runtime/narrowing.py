@@ -13,6 +13,7 @@ RETRIEVE_RESULT = "retrieve_result"
 """The built-in tool that reads on in a result that was cut."""
 
 _TRIES = 3  # of a weak specialist, before it may answer that nothing came of them
+_LOST = 3  # tools whose calls were withheld one after the other: it knows of none that would help
 _MENDABLE = ("tool_error", "invalid_arguments", "unknown_tool")
 _REQUEST = 512  # tokens that a last request needs beyond what the newest one took
 
@@ -21,9 +22,10 @@ def closed(state: RunState, turn: int, tools: frozenset[str], *, weak: bool) -> 
     """Those of `tools` that a person or the policy refused, that gave the same again, or whose calls are withheld;
     and what reads on in a long result, before there is one.
 
-    `turn` is the next one. Nothing is left but an answer where the budget ends with it, and nothing but `plan`, not
-    even an answer, where that must come first. A `weak` specialist begins with a tool, since it takes what others found
-    for the answer, and tries again after an error that it can mend.
+    `turn` is the next one. Nothing is left but an answer where the budget ends with it, or where one call after the
+    other was withheld; and nothing but `plan`, not even an answer, where that must come first. A `weak` specialist
+    begins with a tool, since it takes what others found for the answer, and tries again after an error that it can
+    mend.
     """
     if PLAN in tools and must_plan(state):
         return (tools | {FINAL}) - {PLAN}
@@ -38,7 +40,9 @@ def closed(state: RunState, turn: int, tools: frozenset[str], *, weak: bool) -> 
     exhausted = {name for (name, _, _), times in same.items() if times >= SAME_RESULT - 1}
     nothing_kept = frozenset(() if any(action.kept for action in actions) else (RETRIEVE_RESULT,))
     planned_enough = frozenset((PLAN,) if state.plans > REVISIONS else ())
-    shut = tools & (denied | exhausted | _withheld(actions) | nothing_kept | planned_enough)
+    if len(withheld := _withheld(actions)) >= _LOST:
+        return tools
+    shut = tools & (denied | exhausted | withheld | nothing_kept | planned_enough)
     begins = weak and state.run.parent is not None and len(actions) < _TRIES
     return shut | {FINAL} if begins and shut != tools and all(a.error in _MENDABLE for a in actions) else shut
 

@@ -270,6 +270,20 @@ def test_a_weak_models_invention_is_withheld_and_leaves_the_transcript(tmp_path:
     assert sum(action.is_error for step in result.steps for action in step.actions) == 3, "told to people all the same"
 
 
+@pytest.mark.requirement("B4")
+def test_a_weak_model_all_of_whose_calls_are_withheld_is_asked_to_answer(tmp_path: Path) -> None:
+    def lost(body: Mapping[str, Any], number: int) -> str:
+        tools = [name for name in offered(body) if name != "final"]
+        if not offered(body):
+            return '{"working": "", "answer": "I do not know."}'
+        return weak(call=f"fx__{tools[0]}", text=f"kettle {number}") if tools else weak(call="final")
+
+    with served(tmp_path, lost, "json", weak=True) as (stage, server):
+        result = stage.run("What is the mug?")
+    assert (result.answer, stage.effects, result.usage.model_calls) == ("I do not know.", {}, 5)
+    assert offered(server.seen[3]) == ["final"]
+
+
 @pytest.mark.requirement("B5")
 def test_a_weak_model_that_never_answers_fails_honestly(tmp_path: Path) -> None:
     def answers(body: Mapping[str, Any], number: int) -> str:
