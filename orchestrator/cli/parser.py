@@ -107,6 +107,16 @@ def _init(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="write without asking")
 
 
+def _eval(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="the tasks, as TOML")
+    parser.add_argument("-n", dest="runs", type=_positive(int), default=20, metavar="N", help="runs of each task (20)")
+    parser.add_argument("--baseline", action="store_true", help="compare later results with these")
+    parser.add_argument("--history", action="store_true", help="run nothing; show the results that are kept")
+    parser.add_argument("--max-cost", type=_positive(float), metavar="USD", help="cost of all runs together (none)")
+    parser.add_argument("--approve", choices=["all", "none"], default="none", help="calls that write (none)")
+    parser.add_argument("--quiet", action="store_true", help="no line on stderr for each run")
+
+
 def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
@@ -196,6 +206,7 @@ COMMANDS: Sequence[tuple[str, str, Callable[[argparse.ArgumentParser], None]]] =
     ("agents", "List the agents and what each may call.", _agents),
     ("doctor", "Check servers, agents, models and state; say what is wrong and what to do.", _doctor),
     ("init", "Write a starting set of files from the MCP servers that other hosts on this machine have.", _init),
+    ("eval", "Run the tasks of a file many times; check, measure and compare them.", _eval),
     ("runs", "List runs, or show what one did.", _runs),
     ("notes", "List the notes that agents keep for later runs, or forget some.", _notes),
     ("replay", "Show a run again from its journal, or run on from one of its steps.", _replay),

@@ -14,7 +14,7 @@ _TEXT = r'"(?:[^"\\\n]|\\.)*"'
 _COMMENT = re.compile(rf"({_TEXT})|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA = re.compile(rf"({_TEXT})|(?<!,),(?=\s*[}}\]])", re.DOTALL)
 _TOKEN = re.compile(rf'(?P<key>{_TEXT}(?=\s*:))|{_TEXT}|[{{}}\[\],:\n]|[^\s{{}}\[\],:"]+', re.DOTALL)
-_HEADER = re.compile(r"\s*\[{1,2}([^\[\]]+)\]{1,2}\s*(?:#.*)?$")
+_HEADER = re.compile(r"\s*(\[{1,2})([^\[\]]+)\]{1,2}\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w.\- ])+?)\s*=""")
 _PART = re.compile(r""""([^"]*)"|'([^']*)'|([\w-]+)""")
 _TOML_PLACE = re.compile(r"\(at line (\d+), column (\d+)\)$")
@@ -101,13 +101,26 @@ def parse_toml(text: str, file: Path) -> Document:
         place = (int(found[1]), int(found[2])) if found else (text.count("\n") + 1, None)
         raise ConfigurationError(Problem(f"this is not TOML: {error}.", file, *place)) from None
     table: Where = ()
+    latest: dict[Where, int] = {}  # position of the last `[[table]]` of an array, by the array's path
     for number, line in enumerate(text.split("\n"), 1):
         if header := _HEADER.match(line[:200]):
-            table = _parts(header[1])
+            table = _placed(_parts(header[2]), latest, adds=header[1] == "[[")
             document.lines.setdefault(table, number)
         elif key := _KEY.match(line[:200]):
             document.lines.setdefault((*table, *_parts(key[1])), number)
     return document
+
+
+def _placed(parts: Where, latest: dict[Where, int], *, adds: bool) -> Where:
+    """The path of a table, with the positions of the arrays that it is in. `adds`: it is a new one of an array."""
+    table: Where = ()
+    for number, part in enumerate(parts, 1):
+        table = (*table, part)
+        if adds and number == len(parts):
+            latest[table] = latest.get(table, -1) + 1
+        if table in latest:
+            table = (*table, latest[table])
+    return table
 
 
 def _parts(dotted: str) -> Where:

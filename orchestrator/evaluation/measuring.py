@@ -1,0 +1,133 @@
+"""The runs of an evaluation: each task so many times, one after the other, since times of runs at once say little."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
+
+import anyio
+
+from orchestrator.config import Settings
+from orchestrator.errors import ConfigurationError
+from orchestrator.evaluation.checks import Calls, files_of, problems
+from orchestrator.evaluation.judge import judge, question, rejected
+from orchestrator.evaluation.suite import EvalTask, Suite
+from orchestrator.events import Limits
+from orchestrator.options import Options
+from orchestrator.orchestrator import Orchestrator
+from orchestrator.runtime.result import RunResult
+from orchestrator.runtime.sittings import RunOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One run. `problems` is why it was not right. `steps` are turns of its agent, `tokens` and `cost` (US dollars,
+    None where a price is not known) of its whole tree, `seconds` without waiting for people."""
+
+    run_id: str
+    problems: tuple[str, ...]
+    steps: int
+    tokens: int
+    cost: float | None
+    seconds: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Evaluation:
+    """An evaluation under way. `most` bounds the cost of all runs and verdicts together, in US dollars.
+
+    `trials` are by the name of the task; `judged` is what the verdicts cost, and None where a price is not known.
+    """
+
+    suite: Suite
+    folder: Path
+    options: Options
+    settings: Settings
+    chosen: RunOptions
+    times: int
+    most: float | None = None
+    trials: dict[str, list[Trial]] = field(default_factory=dict[str, list[Trial]])
+    judged: float | None = 0.0
+
+    async def run(self, on_trial: Callable[[EvalTask, Trial], None]) -> bool:
+        """Runs everything; False: the bound on cost was reached before that.
+
+        Raises:
+            ConfigurationError: an agent, a model or a server cannot be used.
+        """
+        async with AsyncExitStack() as stack:
+            judging: Orchestrator | None = None
+            if any(task.checks.judge for task in self.suite.tasks):
+                judging = await stack.enter_async_context(judge(self.options, self.settings, self.suite.judge_model))
+                await judging.check(judging.agent)
+            for task in self.suite.tasks:
+                for _ in range(self.times):
+                    if self.most is not None and self._left() <= 0:
+                        return False
+                    if (trial := await self._try(task, judging)) is None:
+                        return False
+                    self.trials.setdefault(task.name, []).append(trial)
+                    on_trial(task, trial)
+        return True
+
+    async def _try(self, task: EvalTask, judging: Orchestrator | None) -> Trial | None:
+        """None where the run was stopped by the bound of the whole, and not by one of its own."""
+        calls = Calls()
+        async with self._stage(task) as (orchestrator, folder):
+            before = files_of(folder, task.checks.files)
+            result = await orchestrator.run(task.task, options=self._within(), on_event=calls)
+            if result.stop_reason == "max_cost" and self._bound(orchestrator):
+                return None
+            found = problems(task.checks, result, calls, folder, before)
+        if judging is not None and task.checks.judge is not None and not found:
+            verdict = await judging.run(question(task, result.answer), options=self._within())
+            cost = _cost(verdict)
+            self.judged = None if cost is None or self.judged is None else self.judged + cost
+            found = rejected(verdict)
+        return Trial(
+            run_id=result.run_id,
+            problems=tuple(found),
+            steps=len(result.steps),
+            tokens=result.usage.input_tokens + result.usage.output_tokens,
+            cost=_cost(result),
+            seconds=result.duration_s,
+        )
+
+    def _bound(self, orchestrator: Orchestrator) -> bool:
+        """Whether less was left of the whole than a run may cost by itself."""
+        own = orchestrator.cards.get(orchestrator.agent).limits.cost or self.settings.limits.cost
+        return self.most is not None and (own is None or self._left() < own)
+
+    def _within(self) -> RunOptions:
+        return self.chosen if self.most is None else replace(self.chosen, within=Limits(cost=self._left()))
+
+    def _left(self) -> float:
+        spent = sum(trial.cost or 0.0 for trials in self.trials.values() for trial in trials) + (self.judged or 0.0)
+        return (self.most or 0.0) - spent
+
+    @asynccontextmanager
+    async def _stage(self, task: EvalTask) -> AsyncGenerator[tuple[Orchestrator, Path]]:
+        """An orchestrator for one run, with its servers, and the folder that it works in: nothing of another run is
+        there, in the memory of a server or in a file."""
+        with TemporaryDirectory(prefix="eval-", ignore_cleanup_errors=True) as scratch:
+            options = replace(self.options, settings=self.settings)
+            if task.workspace is not None:
+                folder = Path(scratch) / Path(task.workspace).name
+                await anyio.to_thread.run_sync(_copy, self.folder / task.workspace, folder)
+                options = replace(options, workspace=folder, cards=self.options.load_cards())
+            async with Orchestrator(options, agent=task.agent) as orchestrator:
+                await orchestrator.check(task.agent)
+                yield orchestrator, options.folder
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        copytree(source, target, symlinks=True)
+    except OSError as error:
+        raise ConfigurationError(f"{source} cannot be copied: {error}") from error
+
+
+def _cost(result: RunResult) -> float | None:
+    return result.cost.amount if result.cost.known else None
