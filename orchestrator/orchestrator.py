@@ -135,7 +135,11 @@ class Orchestrator:
             UnknownRun: the journal does not have it.
             RunBusy: another live process drives it.
         """
+        from orchestrator.runtime.result import run_result  # noqa: PLC0415 - the core is imported on entering
+
         states = await self._sittings.history(run_id)
+        if states[run_id].end is not None:  # whether or not its agent and its servers are still there
+            return run_result(run_id, states)
         card = self.cards.get(states[run_id].run.agent)
         chosen = await self._parts.resuming(card, options)
         return await self._sittings.resume(card, run_id, chosen, on_event or _nobody)

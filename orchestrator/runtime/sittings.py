@@ -113,7 +113,7 @@ class Sittings:
         return await self._sit(card, launch, options, publish, {})
 
     async def resume(self, card: AgentCard, root: str, options: RunOptions, publish: Publish) -> RunResult:
-        """Goes on with a run; one that has ended gives its result again."""
+        """Goes on with a run; one that has ended meanwhile gives its result again."""
         states = await self.history(root)
         started = states[root].run
         if states[root].end is not None:

@@ -11,8 +11,9 @@ import pytest
 from orchestrator.events import JournalEvent
 from orchestrator.testing import SqliteJournal
 from tests.behaviour.spine import sit
+from tests.behaviour.stage import Stage
 from tests.support.processes import in_new_process
-from tests.support.runs import ledger_lines
+from tests.support.runs import card, ledger_lines
 
 EVENTS = 38
 """How many events the whole run has; `test_the_run_itself` says so if it changes."""
@@ -87,3 +88,8 @@ def test_stopped_at_any_event(base: Path, tmp_path: Path, place: str, event: int
     for turn, bodies in reference(base).items():
         if not doubts or turn[0] != "boss" or turn[1] == 1:
             assert later[turn] == bodies, f"the request of {turn} is another one after the resume"
+
+
+def test_the_result_of_a_run_is_there_when_its_agent_is_not_any_more(tmp_path: Path) -> None:
+    run = Stage(tmp_path, {("boss", 1): "done"}, card("boss")).run()
+    assert Stage(tmp_path, {}, card("other")).resume(run.run_id) == run
