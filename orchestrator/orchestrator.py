@@ -4,7 +4,7 @@ async with Orchestrator(Options(model="openai:gpt-5")) as orchestrator:
     result = await orchestrator.run("Total each month's sales in sales.csv")
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -20,6 +20,7 @@ from orchestrator.tasks import background
 if TYPE_CHECKING:
     from orchestrator.runtime.journal import Journal
     from orchestrator.runtime.result import RunResult
+    from orchestrator.runtime.runstate import RunState
     from orchestrator.runtime.sittings import RunOptions
     from orchestrator.runtime.team import Team
 
@@ -168,6 +169,15 @@ class Orchestrator:
         fork = await fork_of(source or self._sittings.journal, run_id, step)
         card, launch, chosen = await self._parts.forking(fork, options)
         return await self._sittings.begin(card, launch, chosen, on_event or _nobody)
+
+    async def call_off(self, states: "Mapping[str, RunState]") -> None:
+        """Tells the agents of other orchestrators that these runs, which have ended meanwhile, waited for: they end as
+        well. Who cannot be reached in time is left as it is."""
+        from orchestrator.runtime.remote import called_off  # noqa: PLC0415 - the core is imported on entering
+
+        cards = [self.cards.get(name) for name in {each.run.agent for each in states.values()} & set(self.cards.cards)]
+        await self.team.toolset.ready({name for card in cards for name in self.team.servers_of(card)})
+        await called_off(self.team.toolset, states)
 
     def park(self, run_id: str | None = None) -> bool:
         """Ends every run that is driven here, or one; each is journalled as parked and can be resumed.

@@ -181,7 +181,7 @@ class Runs:
         await live.ended.wait()
 
     async def cancel(self, run: str) -> None:
-        """Ends a run, whether it is driven here or waits.
+        """Ends a run, whether it is driven here or waits, and those of other orchestrators that it has called.
 
         Raises:
             UnknownRun: there is no such run.
@@ -190,7 +190,11 @@ class Runs:
         if (live := self._live.get(run)) is not None:
             live.scope.cancel()
             await live.ended.wait()
+        before = await self.states(run)
         await cancel_run(self._journal, run)
+        if before[run].end is None and any(call.share for state in before.values() for call in state.calls):
+            with self._editions.used() as orchestrator:
+                await orchestrator.call_off(before)
 
     async def drain(self, grace: float) -> None:
         """Takes no more runs, gives those under way `grace` seconds, and parks the rest."""

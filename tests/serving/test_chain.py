@@ -160,3 +160,16 @@ def test_what_is_cancelled_for_good_ends_three_processes_down(tmp_path: Path, le
         ended = end(resumed)
     assert ended.code == 0, ended.err
     assert [statuses(office) for office in offices] == [["finished"]] * 3
+
+
+@pytest.mark.requirement("E3", "E4")
+def test_a_run_that_waits_is_cancelled_three_processes_down(tmp_path: Path) -> None:
+    offices = top, middle, inner = chain(tmp_path)
+    with serving(inner, middle, top), httpx2.Client(base_url=f"http://127.0.0.1:{top.port}", timeout=60) as client:
+        run = client.post("/api/runs", json={"agent": "top", "input": {"task": "go"}}).json()["run_id"]
+        while client.get(f"/api/runs/{run}").json()["status"] == "running":
+            select.select([], [], [], 0.1)
+        assert [statuses(office) for office in offices] == [["parked"]] * 3
+        assert client.post(f"/api/runs/{run}/cancel").json()["status"] == "cancelled"
+        assert [statuses(office) for office in offices] == [["cancelled"]] * 3
+    assert inner.effects == []
