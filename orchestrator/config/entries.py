@@ -150,7 +150,8 @@ class EntryReader:
             elif known[-1] in _SPECIAL and (key in _OTHER_HOSTS or not misspelt(key, (*known, *_OURS))):
                 self.ignored[key] = None
             else:
-                hint = did_you_mean(key, (*known, *_OURS))
+                elsewhere = f' It goes into `"{OWN_KEY}": {{"{key}": …}}` there.' if key in _OURS else ""
+                hint = elsewhere or did_you_mean(key, (*known, *_OURS))
                 self.report.error(f"server `{name}`: unknown key `{key}`.{hint} Known: {listed(known, 20)}.", place)
         if data.pop("enabled", True) is False:
             data["disabled"] = True

@@ -78,8 +78,10 @@ class Polling:
             }
         waiting = list(pending(states))
         if self._runs.live(run) is not None or not waiting:
+            held_up = self._runs.held_up(run)
             self._runs.go_on(run, guest.name).detached = True  # one that was interrupted goes on
-            return task(row)
+            why = {"statusMessage": mask(f"it cannot go on: {held_up}; this is tried again")} if held_up else {}
+            return {**task(row), **why}
         if not answerable(ctx, waiting):
             return {**task(row), "statusMessage": how_to_decide(run, waiting)}
         keys = _keys(states)

@@ -124,6 +124,7 @@ class Runs:
         self._journal = editions.journal
         self._group = group
         self._live: dict[str, Live] = {}
+        self._held_up: dict[str, Exception] = {}
         self._stopping = False
 
     def start(self, order: Order, most: int | None = None) -> Live:
@@ -152,6 +153,10 @@ class Runs:
     def live(self, run: str) -> Live | None:
         """The run, if it is driven here now."""
         return self._live.get(run)
+
+    def held_up(self, run: str) -> Exception | None:
+        """What kept a run from going on when that was last tried, if anything did."""
+        return self._held_up.get(run)
 
     async def states(self, run: str) -> dict[str, RunState]:
         """A run and all below it as they stand. Raises `UnknownRun`."""
@@ -226,6 +231,7 @@ class Runs:
             raise Stopping("this server is about to stop and takes no more calls; call again in a moment")
 
     async def _drive(self, live: Live, order: Order | None, earlier: Live | None) -> None:
+        held_up: Exception | None = None
         try:
             with live.scope:
                 if earlier is not None:
@@ -238,8 +244,11 @@ class Runs:
                     elif order is None or not await self._rests(live.run):
                         await live.orchestrator.resume(live.run, on_event=live.tell)
         except Exception as error:  # noqa: BLE001 - it is raised where somebody waits for the run
-            live.error = error
+            live.error = held_up = error
         finally:
+            self._held_up.pop(live.run, None)
+            if held_up is not None and order is None:
+                self._held_up[live.run] = held_up
             if self._live.get(live.run) is live:
                 del self._live[live.run]
             live.ended.set()

@@ -86,6 +86,10 @@ def test_origin_and_lines(tmp_path: Path) -> None:
         ('{"mcpServers": []}', ["1: `mcpServers` must be tables or objects, one a server"]),
         ('{"mcpServers": {"a": {}}}', ["1: server `a`: `command` (for a program) or `url`"]),
         ('{"mcpServers": {"a": "x"}}', ["1: server `a`: an object like"]),
+        (
+            '{"mcpServers": {"a": {"command": "x", "required": true}}}',
+            ['1: server `a`: unknown key `required`. It goes into `"orchestrator": {"required": …}` there.'],
+        ),
         ('{"mcpServers": {"a": {"comand": "x"}}}', ["1: server `a`: unknown key `comand`. Did you mean `command`?"]),
         ('{"mcpServers": {"a": {"type": "http"}}}', ["1: server `a`: `url` is missing"]),
         (

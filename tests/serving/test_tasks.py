@@ -1,5 +1,6 @@
 """Long calls of hosts that have the tasks extension (E3), by the SDK's client with an extension that polls."""
 
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,7 @@ class Told(Result):
     """What is told of a task, or an empty acknowledgement."""
 
     status: str = ""
+    status_message: str = ""
     input_requests: dict[str, Any] | None = None
     result: CallToolResult | None = None
 
@@ -152,6 +154,33 @@ def test_a_task_outlives_its_server(tmp_path: Path) -> None:
     anyio.run(go_on, task)
     assert house.end() == 0
     assert [effect for effect in house.effects if effect != "cancelled"] == ["hang", "hang"]
+
+
+def test_what_keeps_a_task_from_going_on_is_told(tmp_path: Path) -> None:
+    house = House.build(tmp_path, TOOLS, {"calls": [call("fx__hang", text="a")]})
+    pipe = bell(tmp_path)
+
+    async def begin() -> str:
+        async with house.client("http", ERA, extensions=[Tasks()]) as client:
+            return await created(client)
+
+    async def held_up(task: str) -> str:
+        async with house.client("http", ERA, extensions=[Tasks()]) as client:
+            while not (told := await ask(client.session, "tasks/get", task)).status_message:
+                assert told.status == "working"
+            return told.status_message
+
+    house.start()
+    task = anyio.run(begin)
+    anyio.run(rung, pipe)
+    house.end(signal.SIGKILL)
+    entries = json.loads((house.folder / ".mcp.json").read_text())
+    del entries["mcpServers"]["fx"]
+    (house.folder / ".mcp.json").write_text(json.dumps(entries))
+    (house.folder / "orchestrator.toml").write_text('[servers.fx]\ncommand = "/no/such"\nrequired = true\n')
+    house.start()
+    assert "server `fx` is required and not available" in anyio.run(held_up, task)
+    house.end()
 
 
 def test_tasks_are_for_long_calls_of_those_who_have_them(tmp_path: Path) -> None:
