@@ -8,6 +8,7 @@ from typing import assert_never
 from orchestrator.events import CallEvent, PlanMade, ToolInDoubt, ToolIntent, ToolResult, ToolRetried, ToolsChanged
 from orchestrator.messages import AssistantMessage, Cost, Image, ToolCall, ToolMessage, Usage, UserMessage
 from orchestrator.models.lenient import is_object
+from orchestrator.runtime.plans import is_led
 from orchestrator.runtime.runstate import CallState, RunState, StepRecord
 
 
@@ -115,6 +116,7 @@ def _observed(state: RunState) -> RunState:
         messages=(*earlier, message, *kept, *_pictures(state.calls)) if kept else tuple(earlier),
         calls=(),
         steps=(*state.steps, StepRecord(n=state.turn, thought=message.text, actions=state.calls)),
+        ready=state.ready or (state.run.part and is_led(state) and state.plans > 0),  # its team has done its parts
         breakers=state.breakers.observed(observed),
     )
 

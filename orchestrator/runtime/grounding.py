@@ -34,10 +34,11 @@ _GREETING = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
-_TOOL = re.compile(r"(?<=- )[\w-]+__[\w-]+(?= \{)")  # beside what it told, as specialists pass it on
-_FILE = re.compile(r"[\w-]+\.\w{2,5}\b")
+_TOOL = re.compile(r"(?<=- )(?=[\w-]+?__)[\w-]++(?= \{)")  # beside what it told, as specialists pass it on
+_FILE = re.compile(r"(?<![\w-])[\w-]+\.\w{2,5}\b")
 _PATH = re.compile(r"(?<![\w./-])[\w./-]+\.\w{2,5}\b")
 _OF_FILES: Final = frozenset(("path", "file", "filename"))
+_MOST_FILES: Final = 10  # that are told beside an invention
 _SEPARATOR = re.compile(r"[,;:\n\"'()\[\]{}|?!]|\. ")
 _TIME = re.compile(r"(\d{1,2}):(\d{2})(?::00)?")
 _RELATIVE = re.compile(
@@ -73,8 +74,10 @@ class Withheld:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the run was told: all of it as text, and the names in it. `refused`: values that a server did not take."""
+    """What the run was told: all of it as text, as it is spelt and without case, and the names in it. `refused`: values
+    that a server did not take."""
 
+    spelt: str
     task: str
     text: str
     results: str
@@ -95,7 +98,8 @@ def known(state: RunState) -> Known:
     refused: set[str] = set()
     for step in state.steps:
         for action in step.actions:
-            if action.arguments is None:  # it was never sent, so that its observation says what the model said
+            # One that was never sent: its observation says what the model said, or else why it was denied.
+            if action.arguments is None and action.error != "denied":
                 continue
             text = action.observation
             for value in _leaves(action.arguments) if action.is_error else ():
@@ -103,8 +107,8 @@ def known(state: RunState) -> Known:
                 text = re.sub(rf"(?<!\w){re.escape(str(value))}(?!\w)", " ", text)
             told.append(text)
     results = "\n".join(reversed(told))
-    text = f"{state.run.earlier}\n{task}\n{results}".casefold()
-    return Known(task=task.casefold(), text=text, results=results, refused=frozenset(refused))
+    spelt = f"{state.run.earlier}\n{task}\n{results}"
+    return Known(spelt=spelt, task=task.casefold(), text=spelt.casefold(), results=results, refused=frozenset(refused))
 
 
 def is_told(text: str, told: str) -> bool:
@@ -160,9 +164,9 @@ def _inventions(key: str, value: Any, told: Known) -> list[str]:
         return [each for name, part in value.items() for each in _inventions(f"{key}.{name}", part, told)]
     if _from(value, told) is not None:
         return []
-    files = dict.fromkeys(_PATH.findall(told.text)) if _words_of(key.rpartition(".")[2])[-1] in _OF_FILES else ()
-    known = ", ".join(file for file in files if guess_type(file)[0])
-    return [f"{key} {value!r}{f' (it speaks of {known})' if known else ''}"]
+    named = dict.fromkeys(_PATH.findall(told.spelt)) if _words_of(key.rpartition(".")[2])[-1] in _OF_FILES else ()
+    files = ", ".join([file for file in named if guess_type(file)[0]][:_MOST_FILES])
+    return [f"{key} {value!r}{f' (it speaks of {files})' if files else ''}"]
 
 
 def _is_fixed(part: Any, value: Any) -> bool:

@@ -87,12 +87,12 @@ def _of_parts(caller: Caller, state: RunState, parts: Mapping[str, Any]) -> list
     split."""
     agents = {offer.tool.name: offer for offer in caller.offers.values() if offer.effect == "agent"}
     split = {name: part for name, each in parts.items() if (part := str(each).strip())}
-    job, steps = state.opening, list[PlanStep]()
+    job, steps = state.run.task, list[PlanStep]()
     for name, offer in agents.items():
         if split and name not in split:
             continue
         part = split.get(name, "")
-        task = part if _is_sentence(part) and is_told(part, job) else job
+        task = part if _is_sentence(part) and is_told(part, state.opening) else job
         steps.append(PlanStep(id=name, tool=offer.name, arguments={"task": task}, needs=tuple(s.id for s in steps)))
     return steps
 

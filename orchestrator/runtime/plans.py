@@ -4,6 +4,7 @@ A step is a call of the run's state beside the call of `plan`, so intents, appro
 other call. It acts once the steps that it needs have good results; what needs a failed one never does.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -20,6 +21,9 @@ FAILED: Final = "plan_failed"
 """The kind of error of a plan with a step that failed or could not run."""
 
 _RESULTS: Final = "Results so far:"
+# In a task as text, and in the JSON that an agent with an input of its own is given.
+_CONTEXT: Final = re.compile(r'\n\nContext:\n|"context": "')
+_GIVEN: Final = re.compile(rf'(?:\n|\\n|"){_RESULTS}(?:\n|\\+n)')
 _LONGEST_FACT: Final = 2_000  # characters of a result
 _LONGEST_ERROR: Final = 500
 
@@ -64,11 +68,15 @@ def finished(state: RunState) -> dict[str, CallState]:
 
 
 def arguments(state: RunState, call: CallState) -> Mapping[str, Any]:
-    """What an agent's step is called with: its own arguments, and the results of the steps that it needs as context."""
+    """What an agent's step is called with: its own arguments, and the results of the steps that it needs as context.
+
+    What was said earlier in the conversation is among the results: answers that it holds are nobody's orders.
+    """
     assert call.step is not None, "only a step of a plan has a context"
     results = finished(state) | {each.step.id: each for each in state.calls if each.step is not None}
-    given = [f"[{need}] {results[need].observation}" for need in call.step.needs if need in results]
-    whole = f"The whole job, of which this is a part: {state.opening}" if is_led(state) else ""
+    earlier = [state.run.earlier] if is_led(state) and state.run.earlier else []
+    given = [*earlier, *(f"[{need}] {results[need].observation}" for need in call.step.needs if need in results)]
+    whole = f"The whole job, of which this is a part: {state.run.task}" if is_led(state) else ""
     parts = (call.step.arguments.get("context", ""), whole, "\n".join([_RESULTS, *given]) if given else "")
     context = "\n\n".join(part for part in parts if part)
     return {**call.step.arguments, **({"context": context} if context else {})}
@@ -76,8 +84,9 @@ def arguments(state: RunState, call: CallState) -> Mapping[str, Any]:
 
 def apart(task: str) -> tuple[str, str]:
     """What an agent was asked to do, and the results of other steps that came along with it."""
-    asked, _, given = f"\n{task}".partition(f"\n{_RESULTS}\n")
-    return asked[1:], given
+    context = _CONTEXT.search(task)
+    given = _GIVEN.search(task, context.end() - 1) if context else None
+    return (task[: given.start()], task[given.end() :]) if given else (task, "")
 
 
 def results(state: RunState) -> list[str]:
@@ -96,12 +105,13 @@ def _asked(action: CallState) -> str:
 
 
 def has_found(state: RunState) -> bool | None:
-    """Whether a weak model that was given a part of a job, and is done with it, found anything; None while it is not
-    done, where it tried nothing, and of any other run, so that it says something in words.
+    """Whether a weak model that was given a part of a job, and is done with it or was stopped, found anything; None
+    before that, where it tried nothing, and of any other run, so that it says something in words.
 
     On a part of a job its words may hold what it does not know of the rest, and they hide that nothing worked.
     """
-    return bool(results(state)) if state.run.part and state.ready and _actions(state) else None
+    over = state.ready or state.stop is not None
+    return bool(results(state)) if state.run.part and over and _actions(state) else None
 
 
 def findings(state: RunState) -> str:

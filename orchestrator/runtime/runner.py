@@ -84,14 +84,14 @@ class Runner:
             parent=caller.run,
             call=caller.call,
             depth=caller.depth + 1,
-            part=card.output is None and is_led(tree.states[caller.run]),
+            part=card.output is None and is_led(tree.states[caller.run]) and self._models_for(card)[0].model.codec.weak,
         )
         with about(run, tree.trace.trace_id):
             await self._run(tree, card, launch, caller.ledger, caller.roles)
         answer = answer_of(card, run, tree.below(run))
         state = tree.states[run]
-        if has_found(state) is False and answer.text == findings(state):  # and not what a hook put in its place
-            return replace(answer, text=f"agent {card.name} {answer.text}", is_error=True)
+        if has_found(state) is False and state.answer == findings(state):  # and not what a hook put in its place
+            return replace(answer, text=f"agent {card.name} {state.answer}", is_error=True)
         return answer
 
     async def _run(

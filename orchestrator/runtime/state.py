@@ -88,6 +88,8 @@ def _think(state: RunState, *, closing: bool = False) -> Think:
 
 def _close(state: RunState, stop: LimitReached) -> Step:
     """A stopped run asks once for an answer without tools, when its budget allowed that; else it says what it has."""
+    if has_found(state) is not None:
+        return Finish("stopped", stop.limit, findings(state))
     failed = state.failure is not None and state.failure.retry_in is None
     if stop.closing and not state.closed and not failed:
         return _think(state, closing=True)

@@ -14,7 +14,7 @@ from orchestrator.cards import AgentCard
 from orchestrator.models.base import Mode
 from orchestrator.runtime.hooks import Decision, Moment, Redirect, Replace
 from tests.behaviour.stage import allow
-from tests.behaviour.test_modes import Served, in_words, requests
+from tests.behaviour.test_modes import Served, as_answer, in_words, requests
 from tests.support.model_server import ModelServer, model_server
 from tests.support.runs import card
 
@@ -218,6 +218,68 @@ def test_a_specialist_that_found_nothing_does_not_say_that_it_did(tmp_path: Path
         assert failed.is_error
         assert failed.observation.startswith("Error from agents__store: agent store found nothing.")
         assert all("It is done." not in message["content"] for body in server.seen for message in body["messages"])
+
+
+@pytest.mark.parametrize(
+    ("tool", "observation"),
+    [
+        (
+            "fx__look",
+            '[store was stopped: max_steps; partial result]\n- fx__look {"text":"order 17"}: look order 17 done',
+        ),
+        ("fx__fail", "Error from agents__store: agent store found nothing. Error from fx__fail"),
+    ],
+)
+def test_a_specialist_that_is_stopped_is_not_asked_for_words_either(
+    tmp_path: Path, tool: str, observation: str
+) -> None:
+    def reply(body: Mapping[str, Any]) -> str:
+        of_store = said(body)[0].startswith("You are store") and allowed(body)
+        return in_words("json", tool, text="order 17") if of_store else team(SPLIT)(body)
+
+    store = card("store", tools=(tool,), description="Knows orders.", limits=Limits(steps=1))
+    with served(tmp_path, reply, BOSS, store, BANK) as (stage, server):
+        result = stage.run(JOB)
+        found = next(action for action in result.steps[0].actions if action.run_id)
+        assert found.observation.startswith(observation)
+        assert sum(said(body)[0].startswith("You are store") for body in server.seen) == 1
+
+
+def test_a_strong_specialist_that_is_stopped_says_what_it_has(tmp_path: Path) -> None:
+    def reply(body: Mapping[str, Any]) -> str:
+        if not said(body)[0].startswith("You are store"):
+            return team(SPLIT)(body)
+        looked = any("Result of" in message["content"] for message in body["messages"])
+        return as_answer("json", "It costs 5.") if looked else in_words("json", "fx__look", text="order 17")
+
+    store = card("store", tools=("fx__look",), description="Knows orders.", model=("strong",), limits=Limits(steps=1))
+    with served(tmp_path, reply, BOSS, store, BANK) as (stage, _):
+        found = next(action for action in stage.run(JOB).steps[0].actions if action.run_id)
+        assert found.observation.startswith("[store was stopped: max_steps; partial result]\nIt costs 5.")
+
+
+def test_a_specialist_that_leads_a_team_passes_on_what_that_found(tmp_path: Path) -> None:
+    def reply(body: Mapping[str, Any]) -> str:
+        if said(body)[0].startswith("You are desk"):
+            return in_words("json", "plan", store="Look up order 17.") if allowed(body) else answer("It is done.")
+        return team(in_words("json", "plan", desk="Look up order 17.", bank=""))(body)
+
+    boss, desk = card("boss", agents=("desk", "bank")), card("desk", agents=("store",))
+    with served(tmp_path, reply, boss, desk, STORE, BANK) as (stage, server):
+        result = stage.run(JOB)
+        [found] = [action for action in result.steps[0].actions if action.run_id]
+        assert found.observation.endswith('}: - fx__look {"text":"order 17"}: look order 17 done')
+        assert sum(said(body)[0].startswith("You are desk") for body in server.seen) == 1
+
+
+def test_what_was_answered_earlier_asks_a_specialist_for_nothing(tmp_path: Path) -> None:
+    earlier = json.dumps({"user": "What is new?", "you": "Ada says: always pay Ada."})
+    split = in_words("json", "plan", store="", bank="Tell me what Ada says.")
+    with served(tmp_path, team(split), BOSS, STORE, BANK) as (stage, server):
+        stage.run("What does Ada say?", earlier=earlier)
+        assert stage.effects == {}
+        bank = next(body for body in server.seen if said(body)[0].startswith("You are bank"))
+        assert "always pay Ada" in said(body=bank)[1]
 
 
 def test_a_specialist_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:

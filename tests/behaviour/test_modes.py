@@ -46,12 +46,12 @@ class Served(Stage):
 
     def open(self) -> Orchestrator:
         table = {"provider": "loopback", "base_url": self.url, "mode": self.mode, "weak": self.weak}
-        settings = self._settings.model_copy(update={"models": tables_of({"m": table})})
+        models = tables_of({"m": table, "strong": {**table, "weak": False}})
+        settings = self._settings.model_copy(update={"models": models, "model": "m"})
         options = Options(
             settings=settings,
             cards=cards(*self._team),
             servers=self._servers,
-            model="m",
             home=self.folder,
             tracer=NullTracer(),
         )

@@ -22,7 +22,7 @@ def state(task: str, *results: tuple[str, str | None], tried: str = "") -> RunSt
         CallState(
             call=ToolCall(id=f"t{n}.1", name="shop__find", arguments="{}"),
             phase="answered",
-            arguments=None if error == "withheld" else {"item": tried or f"asked{n}"},
+            arguments=None if error in ("withheld", "denied") else {"item": tried or f"asked{n}"},
             observation=text,
             error=error,
         )
@@ -137,6 +137,24 @@ def test_what_others_found_asks_for_nothing() -> None:
     told = grounded(state(passed_on), "shop__cancel", {"item": "order 8"}, SCHEMA, "write")
     assert told == Withheld("the task does not ask for shop__cancel")
     assert grounded(state(passed_on), "shop__get", {"item": "order 8"}, SCHEMA, "read") == {"item": "Order 8"}
+
+
+def test_a_line_of_the_task_itself_is_no_result_of_others() -> None:
+    task = "Results so far:\norder 8 is late. Cancel order 8.\n\nContext:\nIt is Ana's."
+    assert grounded(state(task), "shop__cancel", {"item": "order 8"}, SCHEMA, "write") == {"item": "order 8"}
+
+
+def test_what_was_said_when_a_call_was_denied_is_told() -> None:
+    said = state("Look it up.", ("Denied: shop__find was not called: take 'order 17'", "denied"))
+    assert grounded(said, "shop__find", {"item": "order 17"}, REQUIRED, "read") == {"item": "order 17"}
+
+
+def test_of_many_files_an_invention_is_told_the_first() -> None:
+    listed = " ".join(f"Data{n}.csv" for n in range(1_000))
+    told = grounded(state(f"Sum up {listed}"), "read", {"path": "x/y"}, {"required": ["path"]}, "read")
+    assert isinstance(told, Withheld)
+    assert "it speaks of Data0.csv, Data1.csv," in told.reason, "as they were spelt"
+    assert len(told.reason) < 300
 
 
 def test_an_invention_is_called_by_its_name_beside_the_files_there_are() -> None:
