@@ -1,6 +1,7 @@
 """Runs and approvals over plain HTTP."""
 
 import json
+import os
 import signal
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from starlette.routing import Route
 from orchestrator.serving.openapi import OPERATIONS, openapi
 from orchestrator.serving.web import routes
 from tests.serving.site import caller, open_site, site, tables
-from tests.support.command import call, end, orchestrator
+from tests.support.command import call, end, orchestrator, read_pipe, start
 
 pytestmark = pytest.mark.requirement("E3")
 
@@ -228,3 +229,20 @@ def _references(value: Any) -> Generator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _references(inner)
+
+
+def test_a_run_that_another_process_drives_is_left_to_it(tmp_path: Path) -> None:
+    replies = ({"calls": [call("fx__pay", text="a")]}, {"calls": [call("fx__hang", text="b")]})
+    bell = tmp_path / "ledger.bell"
+    os.mkfifo(bell)
+    with site(tmp_path, "", *replies) as address, caller(address) as anyone, asked(anyone) as (run, waiting):
+        orchestrator("approve", run, folder=tmp_path)
+        resumed = start("resume", run, folder=tmp_path)
+        read_pipe(bell)
+        refused = anyone.post(f"/api/runs/{run}/cancel")
+        decided = anyone.post(f"/api/approvals/{run}/{waiting['call']}", json={"decision": "deny"})
+        resumed.kill()
+        end(resumed)
+    for answer in (refused, decided):
+        assert (answer.status_code, answer.json()["title"]) == (409, "Not now")
+        assert "is being driven by another process" in answer.json()["detail"]
