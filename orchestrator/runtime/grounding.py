@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from orchestrator.events import Effect
 from orchestrator.models.repair import is_list, is_object
-from orchestrator.runtime.plans import apart
+from orchestrator.runtime.plans import apart, ordered
 from orchestrator.runtime.runstate import RunState
 from orchestrator.tools.arguments import canonical
 
@@ -46,11 +46,12 @@ _RELATIVE = re.compile(
 )
 _MEASURES: Final = {30: "half an hour", 60: "hour", 90: "hour and a half|and a half hours", 12: "dozen", 7: "week"}
 # What a task says when it asks for what a tool's name says.
+_DESTROYS: Final = "cancel delete remove drop clear undo revoke discard erase"
 _ASKS: Final = tuple(
     frozenset(words.split())
     for words in (
         "add put create insert schedule book enter register record log save",
-        "cancel delete remove drop clear undo revoke discard erase",
+        _DESTROYS,
         "send mail email notify message forward",
         "update change edit modify move rename set adjust raise lower increase decrease correct",
         "reserve hold book keep",
@@ -108,7 +109,8 @@ def known(state: RunState) -> Known:
             told.append(text)
     results = "\n".join(reversed(told))
     spelt = f"{state.run.earlier}\n{task}\n{results}"
-    return Known(spelt=spelt, task=task.casefold(), text=spelt.casefold(), results=results, refused=frozenset(refused))
+    orders = _GREETING.sub(" ", ordered(state)).casefold()
+    return Known(spelt=spelt, task=orders, text=spelt.casefold(), results=results, refused=frozenset(refused))
 
 
 def is_told(text: str, told: str) -> bool:
@@ -117,9 +119,16 @@ def is_told(text: str, told: str) -> bool:
 
 
 def grounded(
-    state: RunState, name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any], effect: Effect
+    state: RunState,
+    name: str,
+    arguments: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    effect: Effect,
+    *,
+    destroys: bool = False,
 ) -> dict[str, Any] | Withheld:
-    """The arguments to send, or why the call is withheld."""
+    """The arguments to send, or why the call is withheld. A tool that `destroys`, as its server or its name says, is
+    never called with less than was written: what is left out may be what spares the rest."""
     told = known(state)
     if effect == "agent":
         prose = " ".join(str(value) for value in _leaves(arguments))
@@ -128,7 +137,9 @@ def grounded(
         return Withheld(f"the task does not ask for {name}")
     sent: dict[str, Any] = {}
     invented: list[str] = []
-    required, blamed = schema.get("required", ()), _blamed(state, name)
+    destroys = destroys or any(word in _DESTROYS.split() for word in _words_of(name.rpartition("__")[2]))
+    required = arguments if destroys else schema.get("required", ())
+    blamed = _blamed(state, name)
     for key, value in arguments.items():
         part = schema.get("properties", {}).get(key, {})
         if key not in required and (key, value) in blamed and not _phrase_in(value.casefold(), told.task):

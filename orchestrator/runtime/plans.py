@@ -20,6 +20,7 @@ REVISIONS: Final = 3
 FAILED: Final = "plan_failed"
 """The kind of error of a plan with a step that failed or could not run."""
 
+_WHOLE: Final = "The whole job, of which this is a part: "
 _RESULTS: Final = "Results so far:"
 # In a task as text, and in the JSON that an agent with an input of its own is given.
 _CONTEXT: Final = re.compile(r'\n\nContext:\n|"context": "')
@@ -76,7 +77,7 @@ def arguments(state: RunState, call: CallState) -> Mapping[str, Any]:
     results = finished(state) | {each.step.id: each for each in state.calls if each.step is not None}
     earlier = [state.run.earlier] if is_led(state) and state.run.earlier else []
     given = [*earlier, *(f"[{need}] {results[need].observation}" for need in call.step.needs if need in results)]
-    whole = f"The whole job, of which this is a part: {state.run.task}" if is_led(state) else ""
+    whole = f"{_WHOLE}{state.run.task}" if is_led(state) else ""
     parts = (call.step.arguments.get("context", ""), whole, "\n".join([_RESULTS, *given]) if given else "")
     context = "\n\n".join(part for part in parts if part)
     return {**call.step.arguments, **({"context": context} if context else {})}
@@ -87,6 +88,12 @@ def apart(task: str) -> tuple[str, str]:
     context = _CONTEXT.search(task)
     given = _GIVEN.search(task, context.end() - 1) if context else None
     return (task[: given.start()], task[given.end() :]) if given else (task, "")
+
+
+def ordered(state: RunState) -> str:
+    """What a person asked for, as far as it is known: of a part that a weak model worded, the whole job."""
+    asked, _ = apart(state.run.task)
+    return asked.rpartition(_WHOLE)[2] if state.run.part else asked
 
 
 def results(state: RunState) -> list[str]:

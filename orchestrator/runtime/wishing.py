@@ -137,7 +137,9 @@ class Wishing:
             return wish
         offer = wish.offer
         state = self._recorder.state
-        sent = grounded(state, offer.name, wish.arguments, offer.tool.input_schema, offer.effect)
+        hints = offer.tool.annotations
+        destroys = hints is not None and hints.destructive_hint is True
+        sent = grounded(state, offer.name, wish.arguments, offer.tool.input_schema, offer.effect, destroys=destroys)
         if isinstance(sent, Withheld):
             mends = sent.mendable and state.run.parent is not None
             error = "invalid_arguments" if mends else WITHHELD

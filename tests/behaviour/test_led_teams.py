@@ -195,6 +195,18 @@ def test_a_hook_judges_what_a_specialist_found(
         assert sum(said(body)[0].startswith("You are store") for body in server.seen) == calls
 
 
+def test_what_a_weak_model_makes_of_the_job_does_not_ask_for_a_write(tmp_path: Path) -> None:
+    def reply(body: Mapping[str, Any]) -> str:
+        system, _ = said(body)
+        names = [action["properties"]["action"]["const"] for action in allowed(body)]
+        lost = system.startswith("You are bank") and names == ["final"]
+        return DONE if lost else team(in_words("json", "plan", store="Look up order 17.", bank="Pay Ada."))(body)
+
+    with served(tmp_path, reply, BOSS, STORE, BANK) as (stage, _):
+        assert stage.run("Look up order 17 for Ada.").status == "finished"
+        assert stage.effects == {"look": 1}
+
+
 def test_a_specialist_is_told_what_it_invented(tmp_path: Path) -> None:
     def reply(body: Mapping[str, Any]) -> str:
         system, last = said(body)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.server.mcpserver import MCPServer
+from mcp_types import ToolAnnotations
 
 from orchestrator import Limits, Options, Orchestrator
 from orchestrator.cards import AgentCard
@@ -268,6 +270,30 @@ def test_a_weak_models_invention_is_withheld_and_leaves_the_transcript(tmp_path:
     said = json.dumps([body["messages"] for body in server.seen])
     assert "kettle" not in said
     assert sum(action.is_error for step in result.steps for action in step.actions) == 3, "told to people all the same"
+
+
+@pytest.mark.requirement("B4")
+@pytest.mark.parametrize(("destroys", "wiped"), [(True, []), (False, ["mugs in all rooms"])])
+def test_a_weak_models_invention_is_not_left_out_of_what_destroys(
+    tmp_path: Path, destroys: bool, wiped: list[str]
+) -> None:
+    """A wipe of one room must not become one of all rooms because nobody spoke of that room."""
+    server, done = MCPServer("house", log_level="ERROR"), list[str]()
+
+    @server.tool(annotations=ToolAnnotations(destructive_hint=destroys))
+    def wipe(what: str, room: str = "all rooms") -> str:
+        done.append(f"{what} in {room}")
+        return "wiped"
+
+    texts = (
+        weak(call="house__wipe", what="mugs", room="attic"),
+        weak(call="final"),
+        '{"working": "", "answer": "So."}',
+    )
+    team = (card("boss", tools=("house__*",)),)
+    with served(tmp_path, script(*texts), "json", weak=True, team=team, servers={"house": server}) as (stage, _):
+        assert stage.run("Wipe the mugs").answer == "So."
+    assert done == wiped
 
 
 @pytest.mark.requirement("B4")
