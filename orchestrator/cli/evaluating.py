@@ -11,8 +11,9 @@ import anyio
 
 from orchestrator import __version__
 from orchestrator.cli.page import Page, columns, padded
-from orchestrator.cli.progress import printable, say
+from orchestrator.cli.progress import one_line, printable, say
 from orchestrator.cli.running import options
+from orchestrator.errors import OrchestratorError
 
 if TYPE_CHECKING:
     from orchestrator.evaluation.measuring import Evaluation, Trial
@@ -49,7 +50,7 @@ async def evaluate(arguments: Namespace) -> int:
 
 
 async def _measured(arguments: Namespace, suite: "Suite", file: Path) -> tuple["Evaluation", bool]:
-    """Runs everything. What an interruption leaves is shown and not kept."""
+    """Runs everything. What an interruption or an error leaves is shown and not kept."""
     from orchestrator.evaluation.measuring import Evaluation  # noqa: PLC0415 - imports the MCP package
     from orchestrator.evaluation.results import open_history  # noqa: PLC0415
     from orchestrator.runtime.sittings import RunOptions  # noqa: PLC0415
@@ -69,12 +70,13 @@ async def _measured(arguments: Namespace, suite: "Suite", file: Path) -> tuple["
     def tell(task: "EvalTask", trial: "Trial") -> None:
         if not arguments.quiet:
             number, why = len(evaluation.trials[task.name]), " · ".join(trial.problems)
-            mark = f"✗ {why[:200]}" if why else "✓"
-            say(printable(f"{task.name} {number}/{arguments.runs} {mark} {trial.seconds:.1f} s · run {trial.run_id}"))
+            mark = f"✗ {one_line(why, 200)}" if why else "✓"
+            name = one_line(task.name)
+            say(f"{name} {number}/{arguments.runs} {mark} {trial.seconds:.1f} s · run {trial.run_id}")
 
     try:
         return evaluation, await evaluation.run(tell)
-    except anyio.get_cancelled_exc_class():
+    except (anyio.get_cancelled_exc_class(), OrchestratorError, OSError):
         if evaluation.trials:
             _report(arguments, evaluation, _results(arguments, evaluation, baseline=False), None, ())
             say("interrupted: these results are not kept")
@@ -109,8 +111,9 @@ def _report(
     page = Page()
     _show_tasks(results.tasks, page)
     _show_flags(results, before, found, page)
-    if evaluation.judged:
-        page.line(f"the judge cost ${evaluation.judged:.4f} beside these", style="dim")
+    if evaluation.judged != 0:
+        cost = "an unknown sum" if evaluation.judged is None else f"${evaluation.judged:.4f}"
+        page.line(f"the judge cost {cost} beside these", style="dim")
 
 
 def _show_tasks(tasks: Sequence["TaskResult"], page: Page) -> None:
@@ -149,12 +152,12 @@ def _show_flags(results: "Results", before: "Results | None", found: Sequence["F
         change = "from nothing" if flag.change is None else f"{flag.change:+.0%}"
         line = f"{flag.task}: {flag.measure} {change} ({flag.before:g} → {flag.now:g})"
         page.line(line, mark="worse  " if flag.worse else "better ", style="bad" if flag.worse else "good")
-    if not found:
-        page.line("nothing is more than 15 % off", style="good")
     known = {task.name: task.digest for task in before.tasks}
-    for task in results.tasks:
-        if known.get(task.name) != task.digest:
-            page.line(f"{task.name} is {'another task' if task.name in known else 'not'} there, and is not compared")
+    others = [task.name for task in results.tasks if known.get(task.name) != task.digest]
+    if not found and len(others) < len(results.tasks):
+        page.line("nothing is more than 15 % off", style="good")
+    for name in others:
+        page.line(f"{name} is {'another task' if name in known else 'not'} there, and is not compared")
     if results.baseline:
         page.line("this is the baseline now", style="dim")
     return None

@@ -29,10 +29,10 @@ class Page:
     def line(self, text: str, *, indent: int = 2, mark: str = "", style: str = "") -> None:
         """A line. What does not fit goes on below its beginning; `mark` stands before it."""
         text = printable(" ".join(text.split("\n")))
-        before = " " * indent
-        for row in wrapped(text, self._width - indent - columns(mark)):
-            print(f"{before}{mark}{self.style(row, style)}")
-            before, mark = " " * (indent + columns(mark)), ""
+        before = " " * indent + mark
+        for row in wrapped(text, self._width - columns(before)):
+            print(f"{before}{self.style(row, style)}")
+            before = " " * columns(before)
 
     def style(self, text: str, style: str) -> str:
         return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if style and self._colour else text

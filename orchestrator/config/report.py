@@ -82,7 +82,7 @@ class Report:
                 hint = did_you_mean(str(where[-1]), keys)
                 self.error(f"{before}unknown key `{name}`.{hint} Known: {listed(keys, 20)}.", where)
                 continue
-            said = found["msg"]
+            said = found["msg"].partition(" or instance of ")[0]
             for theirs, ours in _WORDS.items():
                 said = said.replace(theirs, ours)
             self.error(f"{before}`{name}` {said}".rstrip(".") + ("" if said.endswith("?") else "."), where)

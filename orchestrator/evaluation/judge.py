@@ -38,15 +38,16 @@ _CARD: Final = AgentCard(
 )
 
 
-def judge(options: Options, settings: Settings, model: str | None) -> Orchestrator:
-    """An orchestrator whose runs are verdicts."""
+def judge(options: Options, settings: Settings, model: str | None, most: float | None) -> Orchestrator:
+    """An orchestrator whose runs are verdicts; where there is a bound on their cost, its model must have a price."""
     alone = settings.model_copy(update={"servers": {}})
+    card = _CARD.model_copy(update={"limits": _LIMITS.model_copy(update={"cost": most})})
     return Orchestrator(
         replace(
             options,
             model=model or options.model,
             settings=alone,
-            cards=Cards.of([_CARD]),
+            cards=Cards.of([card]),
             servers={},
             journal=MemoryJournal(),
             tracer=NullTracer(),

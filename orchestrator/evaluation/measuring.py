@@ -4,17 +4,18 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from shutil import copytree
+from shutil import Error, copytree
 from tempfile import TemporaryDirectory
 
 import anyio
 
 from orchestrator.config import Settings
 from orchestrator.errors import ConfigurationError
-from orchestrator.evaluation.checks import Calls, files_of, problems
+from orchestrator.evaluation.checks import Calls, files_of, problems, unmatched
 from orchestrator.evaluation.judge import judge, question, rejected
 from orchestrator.evaluation.suite import EvalTask, Suite
 from orchestrator.events import Limits
+from orchestrator.masking import mask
 from orchestrator.options import Options
 from orchestrator.orchestrator import Orchestrator
 from orchestrator.runtime.result import RunResult
@@ -60,8 +61,12 @@ class Evaluation:
         async with AsyncExitStack() as stack:
             judging: Orchestrator | None = None
             if any(task.checks.judge for task in self.suite.tasks):
-                judging = await stack.enter_async_context(judge(self.options, self.settings, self.suite.judge_model))
+                made = judge(self.options, self.settings, self.suite.judge_model, self.most)
+                judging = await stack.enter_async_context(made)
                 await judging.check(judging.agent)
+            for task in self._others():
+                async with self._stage(task):
+                    pass
             for task in self.suite.tasks:
                 for _ in range(self.times):
                     if self.most is not None and self._left() <= 0:
@@ -72,8 +77,15 @@ class Evaluation:
                     on_trial(task, trial)
         return True
 
+    def _others(self) -> list[EvalTask]:
+        """A task for each agent and workspace that the first run of all does not try: a mistake in the last of them is
+        known before anything is paid for."""
+        first = self.suite.tasks[0]
+        tasks = {(task.agent, task.workspace): task for task in self.suite.tasks}
+        return [task for key, task in tasks.items() if key != (first.agent, first.workspace)]
+
     async def _try(self, task: EvalTask, judging: Orchestrator | None) -> Trial | None:
-        """None where the run was stopped by the bound of the whole, and not by one of its own."""
+        """None where the run or its verdict was stopped by the bound of the whole, and not by one of its own."""
         calls = Calls()
         async with self._stage(task) as (orchestrator, folder):
             before = files_of(folder, task.checks.files)
@@ -81,14 +93,18 @@ class Evaluation:
             if result.stop_reason == "max_cost" and self._bound(orchestrator):
                 return None
             found = problems(task.checks, result, calls, folder, before)
+        if result.status == "finished":
+            found += await unmatched(task.checks.matches, result.answer)
         if judging is not None and task.checks.judge is not None and not found:
             verdict = await judging.run(question(task, result.answer), options=self._within())
             cost = _cost(verdict)
             self.judged = None if cost is None or self.judged is None else self.judged + cost
+            if self.most is not None and verdict.stop_reason == "max_cost":
+                return None
             found = rejected(verdict)
         return Trial(
             run_id=result.run_id,
-            problems=tuple(found),
+            problems=tuple(map(_in_short, found)),
             steps=len(result.steps),
             tokens=result.usage.input_tokens + result.usage.output_tokens,
             cost=_cost(result),
@@ -114,8 +130,9 @@ class Evaluation:
         with TemporaryDirectory(prefix="eval-", ignore_cleanup_errors=True) as scratch:
             options = replace(self.options, settings=self.settings)
             if task.workspace is not None:
-                folder = Path(scratch) / Path(task.workspace).name
-                await anyio.to_thread.run_sync(_copy, self.folder / task.workspace, folder)
+                source = self.folder / task.workspace
+                folder = Path(scratch) / source.name
+                await anyio.to_thread.run_sync(_copy, source, folder)
                 options = replace(options, workspace=folder, cards=self.options.load_cards())
             async with Orchestrator(options, agent=task.agent) as orchestrator:
                 await orchestrator.check(task.agent)
@@ -124,9 +141,21 @@ class Evaluation:
 
 def _copy(source: Path, target: Path) -> None:
     try:
-        copytree(source, target, symlinks=True)
+        copytree(source, target, symlinks=True, ignore=_special)
     except OSError as error:
-        raise ConfigurationError(f"{source} cannot be copied: {error}") from error
+        why = error.args[0][0][2] if isinstance(error, Error) else error
+        raise ConfigurationError(f"{source} cannot be copied: {why}") from error
+
+
+def _special(folder: str, names: list[str]) -> list[str]:
+    """Sockets and the like, which cannot be copied and belong to a process that is not in the copy."""
+    paths = {name: Path(folder, name) for name in names}
+    return [name for name, path in paths.items() if not (path.is_symlink() or path.is_file() or path.is_dir())]
+
+
+def _in_short(problem: str) -> str:
+    """A line of at most 300 characters; it is kept in a file to commit, and may quote an answer."""
+    return " ".join(mask(problem).split())[:300]
 
 
 def _cost(result: RunResult) -> float | None:

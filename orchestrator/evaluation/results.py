@@ -159,9 +159,10 @@ def baseline_of(history: Sequence[Results]) -> Results | None:
 
 
 def keep(path: Path, results: Results) -> None:
-    """Adds a line, in one write."""
+    """Adds a line, in one write; an editor may have left the last one without its end."""
     with open_history(path) as file:
-        file.write((results.model_dump_json() + "\n").encode())
+        parted = b"" if path.read_bytes()[-1:] in (b"", b"\n") else b"\n"
+        file.write(parted + results.model_dump_json().encode() + b"\n")
 
 
 def open_history(path: Path) -> FileIO:

@@ -30,14 +30,27 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _inside(glob: str) -> str:
-    if PurePosixPath(glob).is_absolute() or ".." in PurePosixPath(glob).parts:
+def _said(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+def _inside(path: str) -> str:
+    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
         raise ValueError("must lie inside the folder that the run works in")
+    return str(PurePosixPath(path))
+
+
+def _of_files(glob: str) -> str:
+    if glob == "." or any("**" in part and part != "**" for part in PurePosixPath(glob).parts):
+        raise ValueError("must name files, and `**` stands for whole folders")
     return glob
 
 
-Text = Annotated[str, Field(min_length=1)]
-Glob = Annotated[Text, AfterValidator(_inside)]
+Text = Annotated[str, AfterValidator(_said)]
+Inside = Annotated[Text, AfterValidator(_inside)]
+Glob = Annotated[Inside, AfterValidator(_of_files)]
 
 
 class Checks(Table):
@@ -63,10 +76,10 @@ class EvalTask(Table):
     """A task. `workspace` is a folder beside the file, of which each run works in a copy; without it they all work in
     the folder where `orchestrator` works."""
 
-    name: Annotated[str, Field(min_length=1, max_length=80)]
+    name: Annotated[Text, Field(max_length=80)]
     task: Text
     agent: Text = "supervisor"
-    workspace: Glob | None = None
+    workspace: Inside | None = None
     checks: Checks = Checks()
 
     @property

@@ -1,7 +1,9 @@
 """G2: `eval` runs the tasks of a file many times, checks and measures them, and compares them with a baseline."""
 
 import json
+import os
 import signal
+import socket
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -252,9 +254,15 @@ WRONG = {
     "not a pattern": (task(checks='matches = "("'), "must be a regular expression"),
     "outside": (task(checks='files = ["../x"]'), "must lie inside the folder"),
     "no folder": (task(more='workspace = "nowhere"'), "there is no folder"),
+    "no files": (task(checks='files = ["./"]'), "`tasks.0.checks.files.0` must name files"),
+    "half a folder": (task(checks='files = ["out**"]'), "`tasks.0.checks.files.0` must name files"),
     "an empty text": (task(checks='contains = [""]'), "tasks.toml:6: `tasks.0.checks.contains.0`"),
+    "a blank text": (task(checks='contains = [" "]'), "`tasks.0.checks.contains.0` must not be blank"),
+    "a blank task": (task().replace("How many mugs?", " "), "`tasks.0.task` must not be blank"),
+    "not a table": (task().replace("checks = {  }", "checks = []"), "`tasks.0.checks` must be a table.\n"),
     "twice": (task() + "[[tasks]]\n" + task(), "two tasks have the name `stock`"),
     "no such agent": (task().replace("lone", "ghost"), "ghost"),
+    "none in the last": (task() + "[[tasks]]\n" + task("last").replace("lone", "ghost"), "ghost"),
 }
 
 
@@ -265,6 +273,97 @@ def test_what_is_wrong_in_the_file_is_said_before_anything_runs(tmp_path: Path, 
         done = place.evaluate()
         assert (done.code, place.model.seen, place.kept) == (2, [], [])
         assert told in done.err
+
+
+def test_a_judge_without_a_price_is_not_asked_within_a_bound_on_cost(tmp_path: Path) -> None:
+    with site(tmp_path, looking()) as place:
+        table = f'[models.free]\nprovider = "local"\nbase_url = "{place.model.url}"\n'
+        with (tmp_path / "orchestrator.toml").open("a") as settings:
+            settings.write(table)
+        place.tasks(task(checks='judge = "Is fine."'), before='judge_model = "free"')
+        done = place.evaluate("--max-cost", "1")
+        assert (done.code, place.model.seen, "model 'free'" in done.err) == (2, [], True)
+        place.model.answer = lambda body: {"text": '{"reasons": "It is.", "accept": true}'}
+        assert "the judge cost an unknown sum" in place.evaluate().out
+
+
+def test_a_verdict_that_the_bound_on_cost_stops_says_nothing_of_the_run(tmp_path: Path) -> None:
+    with site(tmp_path, lambda body: {"text": "Fine."}) as place:
+        place.tasks(task(checks=f'judge = "{"Is fine. " * 10_000}"'))
+        done = place.evaluate("--max-cost", "0.15", "--json", runs=1)
+        assert (done.code, done.json["tasks"], len(place.model.seen), place.kept) == (3, [], 1, [])
+
+
+def test_what_an_error_leaves_is_shown_and_not_kept(tmp_path: Path) -> None:
+    with site(tmp_path, looking()) as place:
+        (tmp_path / "box").mkdir()
+
+        def answer(body: dict[str, Any]) -> Mapping[str, Any]:
+            if len(place.model.seen) == 2:
+                (tmp_path / "box").rmdir()
+            return looking()(body)
+
+        place.model.answer = answer
+        place.tasks(task(more='workspace = "box"'))
+        done = place.evaluate()
+        assert done.code == 2
+        assert "100% of 1" in done.out
+        assert "these results are not kept" in done.err
+        assert "box cannot be copied: [Errno 2]" in done.err
+        assert place.kept == []
+
+
+def test_the_folder_of_the_file_can_be_the_workspace_with_a_socket_in_it(tmp_path: Path) -> None:
+    with site(tmp_path / "here", looking()) as place, socket.socket(socket.AF_UNIX) as there:
+        there.bind(str(place.folder / "s"))
+        os.mkfifo(place.folder / "pipe")
+        (place.folder / "dead").symlink_to("nowhere")
+        place.tasks(task(more='workspace = "."'))
+        done = place.evaluate("--json", runs=1)
+        assert done.json["tasks"][0]["success"] == 1.0, done.err
+
+
+def test_a_pattern_that_takes_for_ever_is_given_up(tmp_path: Path) -> None:
+    with site(tmp_path, lambda body: {"text": "a" * 60}) as place:
+        place.tasks(task(checks='matches = "^(a|aa)+$b"'))
+        [failure] = place.evaluate("--json", runs=1).json["tasks"][0]["failures"]
+        assert failure["problems"] == ["'^(a|aa)+$b' takes more than 5 s to look for; it tries too many ways"]
+
+
+def test_a_problem_is_a_short_line_without_secrets(tmp_path: Path) -> None:
+    """The file of results is one to commit."""
+
+    def answer(body: dict[str, Any]) -> Mapping[str, Any]:
+        if "You judge" not in body["messages"][0]["content"]:
+            return {"text": "Fine."}
+        return {"text": json.dumps({"reasons": f"No.\nAsk ann@shop.example. {'Long. ' * 99}", "accept": False})}
+
+    with site(tmp_path, answer) as place:
+        place.tasks(task(checks='judge = "Is fine."'))
+        done = place.evaluate(runs=1)
+        [failure] = place.kept[0]["tasks"][0]["failures"]
+        [problem] = failure["problems"]
+        assert problem.startswith("the judge: No. Ask ")
+        assert (len(problem), "ann@" in problem) == (300, False)
+        assert "\nAsk" not in done.err
+
+
+def test_nothing_is_said_to_be_near_a_baseline_that_nothing_is_compared_with(tmp_path: Path) -> None:
+    with site(tmp_path, looking()) as place:
+        place.tasks(task())
+        place.evaluate(runs=1)
+        place.tasks(task("new"))
+        assert "nothing is more than 15 % off" not in place.evaluate(runs=1).out
+
+
+def test_a_last_line_without_its_end_is_not_written_on(tmp_path: Path) -> None:
+    with site(tmp_path, looking()) as place:
+        place.tasks(task())
+        place.evaluate(runs=1)
+        file = tmp_path / "tasks.results.jsonl"
+        file.write_text(file.read_text().rstrip("\n"))
+        place.evaluate(runs=1)
+        assert len(place.kept) == 2
 
 
 def test_results_that_cannot_be_read_or_written_are_said_before_anything_runs(tmp_path: Path) -> None:

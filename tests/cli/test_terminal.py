@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.page import columns
+from orchestrator.cli.page import Page, columns
 from tests.support.command import AWKWARD, COMMAND, EFFECTS, call, environment, plain, record, servers, write_cards
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not on PATH")
@@ -148,6 +148,18 @@ def test_doctor_in_a_terminal(screen: Screen, tmp_path: Path) -> None:
     assert lines[start].startswith("  ✗ server fx: ")
     assert lines[start + 1].startswith("    "), "what goes on stands below its beginning"
     assert all(columns(line) <= 80 for line in lines)
+
+
+def test_a_line_that_does_not_fit_goes_on_below_its_beginning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    Page().line("word " * 24, mark="✗ ")
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("  ✗ word")
+    assert len(rest) > 1
+    assert all(row.startswith("    word") and len(row) <= 40 for row in rest)
 
 
 def test_an_input_is_asked_for_once_and_a_secret_one_is_not_shown(tmp_path: Path) -> None:
