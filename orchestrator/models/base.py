@@ -122,7 +122,10 @@ class Codec(Protocol):
 
 
 class Model(Protocol):
-    """Anything that answers. One instance serves any number of runs at once."""
+    """Anything that answers. One instance serves any number of runs at once.
+
+    One that may know its window has `window` besides: tokens of input and output together, None where they are not known.
+    """
 
     @property
     def name(self) -> str:
@@ -184,14 +187,6 @@ class Listing(Protocol):
             ModelError: the server cannot be reached, or does not take the key.
         """
         ...
-
-
-@runtime_checkable
-class Windowed(Protocol):
-    """A model whose window may be known: tokens of input and output together, None where they are not."""
-
-    @property
-    def window(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

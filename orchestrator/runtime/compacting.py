@@ -18,7 +18,7 @@ from orchestrator.memory.prompt import Draft, Prompt, draft_apart
 from orchestrator.memory.tokens import estimate
 from orchestrator.memory.window import NEARLY, Head, account, faulty, instructions, summary_limit
 from orchestrator.messages import AssistantMessage, Cost, Message, Usage
-from orchestrator.models.base import ModelReply, ModelRequest, Windowed
+from orchestrator.models.base import ModelReply, ModelRequest
 from orchestrator.models.choice import Choice
 from orchestrator.runtime.agent import Agent
 from orchestrator.runtime.ledger import Grant, Ledger, Refusal, Request
@@ -63,8 +63,7 @@ class Compacting:
     @property
     def budget(self) -> int:
         """Tokens that a request of this run may have."""
-        model = self._agent.model
-        known = model.window if isinstance(model, Windowed) else None
+        known: int | None = getattr(self._agent.model, "window", None)  # not a protocol: that takes 1 % of a turn
         budget = self._tree.window_tokens or (known or UNKNOWN_WINDOW) - self._agent.max_output_tokens
         return min(budget, self._state.ceiling or budget)
 
