@@ -124,7 +124,7 @@ class Codec(Protocol):
 class Model(Protocol):
     """Anything that answers. One instance serves any number of runs at once.
 
-    One that may know its window has `window` besides: tokens of input and output together, None where they are not known.
+    One that may know its window has `window` besides: tokens of input and output together, or None.
     """
 
     @property
