@@ -52,10 +52,10 @@ async def evaluate(arguments: Namespace) -> int:
 async def _measured(arguments: Namespace, suite: "Suite", file: Path) -> tuple["Evaluation", bool]:
     """Runs everything. What an interruption or an error leaves is shown and not kept."""
     from orchestrator.evaluation.measuring import Evaluation  # noqa: PLC0415 - imports the MCP package
-    from orchestrator.evaluation.results import open_history  # noqa: PLC0415
+    from orchestrator.evaluation.results import check_writable  # noqa: PLC0415
     from orchestrator.runtime.sittings import RunOptions  # noqa: PLC0415
 
-    open_history(file).close()  # better known before the runs are paid for
+    check_writable(file)
     chosen = options(arguments)
     evaluation = Evaluation(
         suite=suite,

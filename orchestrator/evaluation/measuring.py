@@ -40,6 +40,7 @@ class Evaluation:
     """An evaluation under way. `most` bounds the cost of all runs and verdicts together, in US dollars.
 
     `trials` are by the name of the task; `judged` is what the verdicts cost, and None where a price is not known.
+    `spent` is what everything has cost so far, as far as that is known.
     """
 
     suite: Suite
@@ -51,6 +52,7 @@ class Evaluation:
     most: float | None = None
     trials: dict[str, list[Trial]] = field(default_factory=dict[str, list[Trial]])
     judged: float | None = 0.0
+    spent: float = 0.0
 
     async def run(self, on_trial: Callable[[EvalTask, Trial], None]) -> bool:
         """Runs everything; False: the bound on cost was reached before that.
@@ -86,11 +88,12 @@ class Evaluation:
 
     async def _try(self, task: EvalTask, judging: Orchestrator | None) -> Trial | None:
         """None where the run or its verdict was stopped by the bound of the whole, and not by one of its own."""
-        calls = Calls()
+        calls, left = Calls(), self._left()
         async with self._stage(task) as (orchestrator, folder):
             before = files_of(folder, task.checks.files)
             result = await orchestrator.run(task.task, options=self._within(), on_event=calls)
-            if result.stop_reason == "max_cost" and self._bound(orchestrator):
+            self.spent += _cost(result) or 0.0
+            if result.stop_reason == "max_cost" and self._bound(orchestrator, left):
                 return None
             found = problems(task.checks, result, calls, folder, before)
         if result.status == "finished":
@@ -99,6 +102,7 @@ class Evaluation:
             verdict = await judging.run(question(task, result.answer), options=self._within())
             cost = _cost(verdict)
             self.judged = None if cost is None or self.judged is None else self.judged + cost
+            self.spent += cost or 0.0
             if self.most is not None and verdict.stop_reason == "max_cost":
                 return None
             found = rejected(verdict)
@@ -111,17 +115,16 @@ class Evaluation:
             seconds=result.duration_s,
         )
 
-    def _bound(self, orchestrator: Orchestrator) -> bool:
+    def _bound(self, orchestrator: Orchestrator, left: float) -> bool:
         """Whether less was left of the whole than a run may cost by itself."""
         own = orchestrator.cards.get(orchestrator.agent).limits.cost or self.settings.limits.cost
-        return self.most is not None and (own is None or self._left() < own)
+        return self.most is not None and (own is None or left < own)
 
     def _within(self) -> RunOptions:
         return self.chosen if self.most is None else replace(self.chosen, within=Limits(cost=self._left()))
 
     def _left(self) -> float:
-        spent = sum(trial.cost or 0.0 for trials in self.trials.values() for trial in trials) + (self.judged or 0.0)
-        return (self.most or 0.0) - spent
+        return (self.most or 0.0) - self.spent
 
     @asynccontextmanager
     async def _stage(self, task: EvalTask) -> AsyncGenerator[tuple[Orchestrator, Path]]:

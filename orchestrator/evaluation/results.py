@@ -160,17 +160,21 @@ def baseline_of(history: Sequence[Results]) -> Results | None:
 
 def keep(path: Path, results: Results) -> None:
     """Adds a line, in one write; an editor may have left the last one without its end."""
-    with open_history(path) as file:
+    with _opened(path) as file:
         parted = b"" if path.read_bytes()[-1:] in (b"", b"\n") else b"\n"
         file.write(parted + results.model_dump_json().encode() + b"\n")
 
 
-def open_history(path: Path) -> FileIO:
-    """The file, to be added to.
+def check_writable(path: Path) -> None:
+    """Raises `ConfigurationError` where results cannot be kept, which is better known before runs are paid for."""
+    there = path.exists()
+    _opened(path).close()
+    if not there:
+        path.unlink()
 
-    Raises:
-        ConfigurationError: it cannot be written.
-    """
+
+def _opened(path: Path) -> FileIO:
+    """The file, to be added to. Raises `ConfigurationError`."""
     try:
         return path.open("ab", buffering=0)
     except OSError as error:

@@ -230,6 +230,20 @@ def test_the_cost_of_all_runs_is_bounded(tmp_path: Path) -> None:
         assert place.kept == []
 
 
+def test_what_a_verdict_may_cost_is_what_its_run_left(tmp_path: Path) -> None:
+    """A run of $0.0066 leaves too little of the bound for a verdict, for which the whole would do."""
+
+    def answer(body: dict[str, Any]) -> Mapping[str, Any]:
+        judging = "You judge" in body["messages"][0]["content"]
+        return {"text": json.dumps({"reasons": "", "accept": True})} if judging else looking(steps=6)(body)
+
+    with site(tmp_path, answer) as place:
+        place.tasks(task(checks='judge = "Is fine."'))
+        done = place.evaluate("--max-cost", "0.0105", "--json", runs=1)
+        assert (done.code, done.json["tasks"], len(place.model.seen)) == (3, [], 6)
+        assert not (tmp_path / "tasks.results.jsonl").exists()
+
+
 def test_an_interrupted_evaluation_shows_what_there_is_and_keeps_nothing(tmp_path: Path) -> None:
     def answer(body: dict[str, Any]) -> Mapping[str, Any]:
         if len(place.model.seen) == 3:
