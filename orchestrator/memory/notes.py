@@ -173,11 +173,14 @@ def _open(path: Path) -> sqlite3.Connection:
     make_private(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
-    (found,) = db.execute("PRAGMA user_version").fetchone()
-    if found > _FORMAT:
+    try:
+        (found,) = db.execute("PRAGMA user_version").fetchone()
+        if found > _FORMAT:
+            raise NotesError(f"{path} was written by a newer version of orchestrator (format {found}); use that one")
+        if found < _FORMAT:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT")
+    except BaseException:
         db.close()
-        raise NotesError(f"{path} was written by a newer version of orchestrator (format {found}); use that one")
-    if found < _FORMAT:
-        db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT")
+        raise
     return db

@@ -5,6 +5,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -185,7 +186,7 @@ def test_a_note_whose_call_is_made_again_after_a_crash_is_kept_once(tmp_path: Pa
             await journal.aclose()
 
     run = anyio.run(broken_off)
-    with sqlite3.connect(tmp_path / "notes.sqlite") as db:
+    with closing(sqlite3.connect(tmp_path / "notes.sqlite")) as db, db:
         assert db.execute("SELECT count(*) FROM notes").fetchone() == (1,), "it was kept before the process ended"
     kept, found = observations(first.resume(run))
     assert kept == "Kept as n1."
@@ -285,7 +286,7 @@ def test_a_store_that_cannot_be_used_is_told_to_the_model(tmp_path: Path) -> Non
 
 
 def test_a_store_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "notes.sqlite") as db:
+    with closing(sqlite3.connect(tmp_path / "notes.sqlite")) as db, db:
         db.execute("PRAGMA user_version = 99")
     assert "newer version" in observations(stage(tmp_path, recall()).run())[0]
 

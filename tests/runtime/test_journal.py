@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -428,9 +429,8 @@ def test_a_loop_that_ended_in_an_append_does_not_stop_the_next(path: Path) -> No
 def test_an_event_of_another_version_stops_the_reading(path: Path, line: bytes, words: str) -> None:
     async def test(journal: SqliteJournal) -> None:
         await many(journal, "r", 1)
-        with sqlite3.connect(path) as db:
+        with closing(sqlite3.connect(path)) as db, db:
             db.execute("INSERT INTO events (run, seq, body) VALUES ('r', 2, ?)", (line,))
-        db.close()
         for read in (journal.read("r"), journal.tree("r")):
             with pytest.raises(UnknownEvent, match="Use the version that wrote it") as caught:
                 await read
@@ -451,9 +451,8 @@ def test_a_file_of_a_newer_format_is_left_alone(path: Path) -> None:
             await journal.claim("r")
 
     sqlite(make, path)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("PRAGMA user_version = 99")
-    db.close()
     sqlite(test, path)
 
 

@@ -351,9 +351,13 @@ def _create(path: Path) -> sqlite3.Connection:
     make_private(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     db = _open(path)
-    if _format(db) < FORMAT:
-        db.execute("PRAGMA journal_mode = WAL")
-        _upgrade(db)
+    try:
+        if _format(db) < FORMAT:
+            db.execute("PRAGMA journal_mode = WAL")
+            _upgrade(db)
+    except BaseException:
+        db.close()
+        raise
     return db
 
 
