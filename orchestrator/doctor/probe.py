@@ -25,8 +25,8 @@ from orchestrator.runtime.journal.memory import MemoryJournal
 from orchestrator.runtime.result import RunResult
 from orchestrator.tracing.port import NullTracer
 
-ENOUGH: Final = 4
-"""Tasks that a model must do right in a plain mode, or `weak` is tried too."""
+_ALL_RIGHT: Final = (len(TASKS), 0)
+"""What a plain mode must be worth, or `weak` is tried too: a small model does four of five right by chance."""
 _OF_A_TASK: Final = Limits(steps=4, tokens=20_000, seconds=90)
 _LISTING_SECONDS: Final = 10
 _USERS: Final = ("authentication", "not_found")
@@ -86,8 +86,9 @@ async def probe(spec: str, settings: Settings, bounds: Bounds = Bounds()) -> Pro
     return found
 
 
-def _worth(trial: Trial) -> int:
-    return -1 if trial.problem else trial.right
+def _worth(trial: Trial) -> tuple[int, int]:
+    """How good a trial was. Of two with as much right it is the one that called less unasked."""
+    return (-1, 0) if trial.problem else (trial.right, -trial.unasked)
 
 
 def _table(spec: str, settings: Settings) -> ModelSettings:
@@ -134,7 +135,7 @@ class _Probing:
         if self.table.wire == "anthropic":
             return
         await self._try(Trial(mode="json"))
-        if max(map(_worth, self.found.trials)) < ENOUGH:
+        if max(map(_worth, self.found.trials)) < _ALL_RIGHT:
             by_schema = not any(trial.problem for trial in self.found.trials if trial.mode == "json")
             await self._try(Trial(mode="json" if by_schema else "react", weak=True))
         await self._try(Trial(mode="react"))

@@ -123,6 +123,19 @@ def blurting(body: dict[str, Any]) -> dict[str, Any]:
     return {"text": json.dumps({"action": wanted[0], "arguments": wanted[1]} if wanted else {"action": "final"})}
 
 
+def hasty(body: dict[str, Any]) -> dict[str, Any]:
+    """Does four of five however it acts; what it does wrong is an order that nobody asked for, or else an answer."""
+    schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+    finals = [each for each in schema.get("anyOf", []) if each["properties"]["action"]["const"] == "final"]
+    weak = "working" in schema.get("properties", {}) or any("arguments" not in each["properties"] for each in finals)
+    if "desk" in task_of(body) and "working" in schema.get("properties", {}):
+        return {"text": json.dumps({"working": "so", "answer": "12"})}
+    if weak or "stock" not in task_of(body) or turns_of(body):
+        return blurting(body) if weak else capable(body)
+    order: dict[str, Any] = {"item": "lamp", "count": 9}
+    return calling("shop__order", **order) if "tools" in body else step("shop__order", order)
+
+
 def hopeless(body: dict[str, Any]) -> dict[str, Any]:
     answer = {"answer": "I do not know."}
     form = {"thought": "", "action": "final", "arguments": answer, "working": "", **answer}
@@ -166,13 +179,14 @@ def at_a_terminal(folder: Path, typed: str) -> tuple[int, str, str]:
         (refusing, "json", []),
         (careless, "react", [("react", True)]),
         (blurting, "json", [("json", True)]),
+        (hasty, "json", [("json", True)]),
     ],
 )
 def test_the_best_way_of_acting_is_found(
     tmp_path: Path, answer: Answer, mode: str, more: list[tuple[str, bool]]
 ) -> None:
     """`more` are the ways that are tried because the better ones are not good enough."""
-    weak = answer is blurting
+    weak = answer in (blurting, hasty)
     with model_server(answer) as server:
         ended = probed(tmp_path, server.url, "--json")
     assert ended.code == 0, ended.err
@@ -182,7 +196,9 @@ def test_the_best_way_of_acting_is_found(
     trials = {(trial["mode"], trial["weak"]): trial for trial in found["trials"]}
     assert list(trials) == [("tools", False), ("json", False), *more, ("react", False)]
     best = trials[mode, weak]
-    assert [best[key] for key in ("tried", "right", "calls", "answers", "as_text", "unasked")] == [5, 5, 5, 5, 0, 0]
+    right = 4 if answer is hasty else 5
+    told = [best[key] for key in ("tried", "right", "calls", "answers", "as_text", "unasked")]
+    assert told == [5, right, 5, right, 0, 0]
     assert found["requests"] == len(server.seen) - (answer in (refusing, careless))  # the refusal is none
     assert found["tokens"] == 110 * found["requests"]
     if answer is in_text:
@@ -191,7 +207,11 @@ def test_the_best_way_of_acting_is_found(
         assert "no tools" in trials["tools", False]["problem"]
     if answer is careless:
         assert "no JSON Schema" in trials["json", False]["problem"]
-    if weak:
+    if answer is hasty:
+        assert [(trials[each, False]["right"], trials[each, False]["unasked"]) for each in ("tools", "json")] == [
+            (4, 1)
+        ] * 2
+    if answer is blurting:
         assert [trials[each, False]["right"] for each in ("tools", "json", "react")] == [0, 0, 0]
 
 
