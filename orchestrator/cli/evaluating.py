@@ -42,7 +42,7 @@ async def evaluate(arguments: Namespace) -> int:
     found = flags(results.tasks, before)
     if whole:
         keep(file, results)
-    _report(arguments, evaluation, results, before, found)
+    _report(arguments, results, before, found)
     if not whole:
         say(f"stopped: --max-cost {arguments.max_cost:g} is used up; these results are not kept")
         return STOPPED
@@ -78,7 +78,7 @@ async def _measured(arguments: Namespace, suite: "Suite", file: Path) -> tuple["
         return evaluation, await evaluation.run(tell)
     except (anyio.get_cancelled_exc_class(), OrchestratorError, OSError):
         if evaluation.trials:
-            _report(arguments, evaluation, _results(arguments, evaluation, baseline=False), None, ())
+            _report(arguments, _results(arguments, evaluation, baseline=False))
             say("interrupted: these results are not kept")
         raise
 
@@ -97,11 +97,7 @@ def _results(arguments: Namespace, evaluation: "Evaluation", *, baseline: bool) 
 
 
 def _report(
-    arguments: Namespace,
-    evaluation: "Evaluation",
-    results: "Results",
-    before: "Results | None",
-    found: Sequence["Flag"],
+    arguments: Namespace, results: "Results", before: "Results | None" = None, found: Sequence["Flag"] = ()
 ) -> None:
     if arguments.json:
         told = {**results.model_dump(mode="json"), "flags": [flag.model_dump(mode="json") for flag in found]}
@@ -111,8 +107,8 @@ def _report(
     page = Page()
     _show_tasks(results.tasks, page)
     _show_flags(results, before, found, page)
-    if evaluation.judged != 0:
-        cost = "an unknown sum" if evaluation.judged is None else f"${evaluation.judged:.4f}"
+    if results.judged != 0:
+        cost = "an unknown sum" if results.judged is None else f"${results.judged:.4f}"
         page.line(f"the judge cost {cost} beside these", style="dim")
 
 
@@ -146,7 +142,8 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _show_flags(results: "Results", before: "Results | None", found: Sequence["Flag"], page: Page) -> None:
     if before is None:
-        return page.line("this is the baseline now" if results.baseline else "there is no baseline", style="dim")
+        page.line("this is the baseline now" if results.baseline else "there is no baseline", style="dim")
+        return
     page.title(f"against the baseline of {before.at}{f' with {before.model}' if before.model else ''}")
     for flag in found:
         change = "from nothing" if flag.change is None else f"{flag.change:+.0%}"
@@ -160,7 +157,6 @@ def _show_flags(results: "Results", before: "Results | None", found: Sequence["F
         page.line(f"{name} is {'another task' if name in known else 'not'} there, and is not compared")
     if results.baseline:
         page.line("this is the baseline now", style="dim")
-    return None
 
 
 def _show_history(history: Sequence["Results"], *, json_too: bool) -> None:

@@ -231,7 +231,6 @@ class Runs:
             raise Stopping("this server is about to stop and takes no more calls; call again in a moment")
 
     async def _drive(self, live: Live, order: Order | None, earlier: Live | None) -> None:
-        held_up: Exception | None = None
         try:
             with live.scope:
                 if earlier is not None:
@@ -244,11 +243,11 @@ class Runs:
                     elif order is None or not await self._rests(live.run):
                         await live.orchestrator.resume(live.run, on_event=live.tell)
         except Exception as error:  # noqa: BLE001 - it is raised where somebody waits for the run
-            live.error = held_up = error
+            live.error = error
         finally:
             self._held_up.pop(live.run, None)
-            if held_up is not None and order is None:
-                self._held_up[live.run] = held_up
+            if live.error is not None and order is None:
+                self._held_up[live.run] = live.error
             if self._live.get(live.run) is live:
                 del self._live[live.run]
             live.ended.set()

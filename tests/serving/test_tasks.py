@@ -82,6 +82,20 @@ async def created(client: Client) -> str:
     return found.task_id
 
 
+def left_hanging(house: House, pipe: int) -> str:
+    """The id of a task whose server was killed while a call of it hung."""
+
+    async def begin() -> str:
+        async with house.client("http", ERA, extensions=[Tasks()]) as client:
+            return await created(client)
+
+    house.start()
+    task = anyio.run(begin)
+    anyio.run(rung, pipe)
+    house.end(signal.SIGKILL)
+    return task
+
+
 async def until(client: Client, task: str, status: str) -> Told:
     while (told := await ask(client.session, "tasks/get", task)).status != status:
         assert told.status in ("working", "input_required")
@@ -135,10 +149,6 @@ def test_a_task_outlives_its_server(tmp_path: Path) -> None:
     house = House.build(tmp_path, TOOLS, {"calls": [call("fx__hang", text="a")]})
     pipe = bell(tmp_path)
 
-    async def begin() -> str:
-        async with house.client("http", ERA, extensions=[Tasks()]) as client:
-            return await created(client)
-
     async def go_on(task: str) -> None:
         async with house.client("http", ERA, extensions=[Tasks()]) as client:
             await until(client, task, "working")
@@ -146,10 +156,7 @@ def test_a_task_outlives_its_server(tmp_path: Path) -> None:
             await ask(client.session, "tasks/cancel", task)
             await until(client, task, "cancelled")
 
-    house.start()
-    task = anyio.run(begin)
-    anyio.run(rung, pipe)
-    house.end(signal.SIGKILL)
+    task = left_hanging(house, pipe)
     house.start()
     anyio.run(go_on, task)
     assert house.end() == 0
@@ -160,20 +167,13 @@ def test_what_keeps_a_task_from_going_on_is_told(tmp_path: Path) -> None:
     house = House.build(tmp_path, TOOLS, {"calls": [call("fx__hang", text="a")]})
     pipe = bell(tmp_path)
 
-    async def begin() -> str:
-        async with house.client("http", ERA, extensions=[Tasks()]) as client:
-            return await created(client)
-
     async def held_up(task: str) -> str:
         async with house.client("http", ERA, extensions=[Tasks()]) as client:
             while not (told := await ask(client.session, "tasks/get", task)).status_message:
                 assert told.status == "working"
             return told.status_message
 
-    house.start()
-    task = anyio.run(begin)
-    anyio.run(rung, pipe)
-    house.end(signal.SIGKILL)
+    task = left_hanging(house, pipe)
     entries = json.loads((house.folder / ".mcp.json").read_text())
     del entries["mcpServers"]["fx"]
     (house.folder / ".mcp.json").write_text(json.dumps(entries))
